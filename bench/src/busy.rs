@@ -71,8 +71,8 @@ impl Sample {
         Self::parse(&stat, own_ticks()?)
     }
 
-    /// Of the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and guests' time, which is
-    /// in the first two too.
+    /// Of the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and guests' time,
+    /// which is in the first two too.
     fn parse(stat: &str, own: u64) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = (line.split_whitespace().take(8))
@@ -130,7 +130,7 @@ fn own_ticks() -> Option<u64> {
     Some(below.map(|(_, (_, ticks))| ticks).sum())
 }
 
-/// Of `/proc/PID/stat`: the parent, and the ticks of the process and of the children that it has waited for.
+/// The parent, and the ticks of the process and of the children that it has waited for, from `/proc/PID/stat`.
 fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
     // The name, in brackets, may hold spaces and brackets.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -138,20 +138,20 @@ fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
     Some((fields[1].parse().ok()?, ticks.sum::<Result<u64, _>>().ok()?))
 }
 
-/// What is told of others with a machine: looked at when it is told, while the measurement goes on, and then as it was.
+/// What other processes used of a machine: measured until it is printed, or read from a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Others {
-    /// Since then.
+    /// Measured from a moment until it is asked for.
     Since(Watch),
-    /// It was so, or is not known.
+    /// Read from a file. `None` if it is not known.
     Found(Option<Busy>),
-    /// Nobody looks.
+    /// Not measured.
     #[default]
     Unwatched,
 }
 
 impl Others {
-    /// What is known.
+    /// The share of others so far, if it is known.
     pub fn found(&self) -> Option<Busy> {
         match self {
             Self::Since(watch) => watch.found(),

@@ -40,11 +40,11 @@ pub const ROUTES: [(&str, Route); 4] = [
 pub struct Demo {
     /// The directory that was read.
     pub dir: String,
-    /// Files in it that were read.
+    /// Number of files that were read.
     pub files: u64,
-    /// Their bytes.
+    /// Total bytes of these files.
     pub bytes: u64,
-    /// Bytes of a page of the server's cache.
+    /// Page size of the server's cache in bytes.
     pub page_bytes: u64,
     /// The fabric.
     pub fabric: String,
@@ -54,16 +54,16 @@ pub struct Demo {
     pub mac: String,
     /// Bytes of the server's page cache.
     pub server_cache_bytes: u64,
-    /// Bytes that the server had read before anything was timed: all, what its cache holds, or what a minute was
-    /// enough for.
+    /// Bytes that the server had read before anything was timed: all of the files, as much as its cache holds, or as
+    /// much as it read in a minute.
     pub warm_bytes: u64,
-    /// What was left out of the directory, in words.
+    /// What was left out of the directory, as a sentence.
     pub skipped: Option<String>,
     /// What reading the clock costs, subtracted from every latency.
     pub clock_ns: u64,
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
     /// One row for each route.
     pub routes: Vec<RouteRow>,
@@ -106,7 +106,7 @@ pub struct RouteRow {
 pub struct Workload<'a> {
     /// The server.
     pub server: &'a ServerProcess,
-    /// Where it is.
+    /// Its URL.
     pub url: odafs::Url,
     /// The directory that it serves.
     pub root: &'a Path,
@@ -122,7 +122,7 @@ pub struct Workload<'a> {
 
 impl Workload<'_> {
     /// Reads the files once, up to `most` bytes (what fits the server's cache), so that they are in its memory before
-    /// anything is timed. Returns how many that were: fewer, if they took more than a minute. `tick` is told bytes.
+    /// anything is timed. Stops after a minute. Returns the number of bytes read. `tick` hears that number.
     ///
     /// # Errors
     /// The server could not be reached.
@@ -154,7 +154,7 @@ impl Workload<'_> {
         Ok(warm)
     }
 
-    /// Measures one route. `tick` is told how much of the time has passed.
+    /// Measures one route. `tick` hears how much of the time has passed.
     ///
     /// # Errors
     /// The server could not be reached, or a read failed on a file that is
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Opens what is not open yet; reads of files that went away are left out.
+    /// Opens files that are not open yet. Leaves out reads of files that have gone.
     fn open(&mut self, draws: Vec<Draw>) -> Result<Vec<Draw>> {
         let mut opened = Vec::with_capacity(draws.len());
         for draw in draws {

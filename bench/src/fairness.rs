@@ -1,4 +1,5 @@
-//! `odafs bench fairness`: what a client is left with while another floods the server, and while other files are synced.
+//! `odafs bench fairness`: the latencies of one client while another floods the server, and
+//! while other files are synced.
 
 mod flood;
 mod peer;
@@ -22,16 +23,16 @@ use crate::clock;
 use crate::histogram::Latencies;
 use crate::machine::{self, Machine};
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program `odafs`, whose servers are measured.
     pub program: PathBuf,
-    /// For the rows, in all.
+    /// Time for all rows together.
     pub time: Duration,
-    /// What a sync takes in the last row.
+    /// How long a sync takes in the last row.
     pub sync: Duration,
-    /// The floods, by the names of their rows. Empty: all.
+    /// The names of the floods, which are those of their rows. Empty: all.
     pub floods: Vec<String>,
 }
 
@@ -40,9 +41,9 @@ pub struct Plan {
 pub struct Report {
     /// Always `fairness`.
     pub bench: &'static str,
-    /// Where.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// Of the sources.
+    /// The commit that the program was built from.
     pub commit: &'static str,
     /// A row for each flood.
     pub rows: Vec<Row>,
@@ -53,41 +54,41 @@ pub struct Report {
 pub struct Row {
     /// What the other client does.
     pub flood: String,
-    /// Calls of it that our server answered in a second.
+    /// Calls of the flood that the measured server answered per second.
     pub flooded: f64,
-    /// Calls of it that the other server answered in a second.
+    /// Calls of the flood that the other server answered per second.
     pub elsewhere: Option<f64>,
-    /// LOOKUP of a name whose object is in memory.
+    /// LOOKUP of a name whose object is in the server's memory.
     pub lookup: Pair,
-    /// READ of 4 KiB that are in memory.
+    /// READ of 4 KiB that are in the server's memory.
     pub read: Pair,
     /// READDIR of a small directory, which a worker serves.
     pub readdir: Pair,
 }
 
-/// One procedure of ours, without the flood and beside it.
+/// The latency of one procedure of the measured client, without the flood and during it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
-    /// 99th percentile, ns.
+    /// 99th percentile without the flood, in nanoseconds.
     pub quiet_p99_ns: u64,
-    /// 99th percentile beside the flood, ns.
+    /// 99th percentile during the flood, in nanoseconds.
     pub flooded_p99_ns: u64,
-    /// 99th percentile while the flood goes to another server of this machine, ns: what the machine makes of it.
+    /// 99th percentile while the flood goes to another server on this machine, in nanoseconds: the machine's share.
     pub elsewhere_p99_ns: Option<u64>,
-    /// Flooded by quiet.
+    /// `flooded_p99_ns` divided by `quiet_p99_ns`.
     pub ratio: f64,
-    /// Flooded by elsewhere: what the server adds.
+    /// `flooded_p99_ns` divided by `elsewhere_p99_ns`: the server's share.
     pub server_ratio: Option<f64>,
 }
 
-/// Calls of a flood under way.
+/// Calls of a flood in flight at a time.
 const DEPTH: u64 = 32;
-/// Rounds of a row, each a slice quiet, one flooded and one with the flood elsewhere. Connections are dealt to threads
-/// in turn: in one of two the flood has ours.
+/// Rounds of a row. Each has a quiet slice, a flooded one, and one with the flood elsewhere. The server assigns
+/// connections to its threads in turn, so in one round of two the flood shares the thread of the measured client.
 const ROUNDS: u32 = 2;
 /// Slices of a round.
 const SLICES: u32 = 3;
-/// The row in which nobody calls: two threads compute, one of them nice.
+/// The row whose flood makes no calls: two threads compute, one of them at a low priority.
 const COMPUTING: &str = "computing";
 /// The row in which several clients change files, and syncs take long.
 const SYNCS: &str = "syncs";
@@ -103,13 +104,13 @@ impl Plan {
         self.floods.is_empty() || self.floods.iter().any(|flood| flood == row)
     }
 
-    /// Rows of this run.
+    /// Number of rows of this run.
     pub fn rows(&self) -> usize {
         rows().iter().filter(|row| self.has(row)).count()
     }
 }
 
-/// Measures; `tick` is told each row.
+/// Measures. Calls `tick` before each row.
 ///
 /// # Errors
 /// No server could be started, or it refused a call.

@@ -23,7 +23,7 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// Whether this program was built with optimisation.
     pub optimised: bool,
-    /// What others took of the processors from then on until this is told or written.
+    /// How much of the processors others took, from then until the report.
     #[serde(default)]
     pub busy: Others,
 }
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// The same, where servers that others started are measured: what they take is no disturbance.
+    /// The same, for servers that others started: what they take is no disturbance.
     pub fn unwatched(self) -> Self {
         Self {
             busy: Others::Unwatched,

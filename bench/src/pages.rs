@@ -102,9 +102,9 @@ impl Pages {
         self.0[page].since()
     }
 
-    /// Whether a read that began then and is over now may have returned this, of one page and whole words of it: one
-    /// version in all of it, none older than what was acknowledged before the read began, and none that nobody had begun
-    /// to write; or zeros, if the page may have been absent.
+    /// Whether a read that began then and has just ended may have returned this, of one page and whole words of it. All
+    /// of it must be one version, which is not older than what was acknowledged before the read began, and which
+    /// somebody had begun to write. It may be zeros if the page may have been absent.
     pub fn allows(&self, page: usize, since: Since, read: &[u8]) -> bool {
         let mut words = read.chunks_exact(8).map(|word| {
             let mut bytes = [0; 8];

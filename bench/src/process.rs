@@ -1,5 +1,5 @@
-//! A server in a process of its own, as the measured one always is: its CPU
-//! time is then its own, and nothing but its listeners leads to its memory.
+//! A server in its own process, as the measured one always is. So its CPU time is its own, and its memory can only be
+//! reached through its listeners.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
@@ -47,7 +47,7 @@ pub struct ServerPlan {
     pub cache_bytes: u64,
     /// The fabrics that it is read over.
     pub fabrics: Vec<Fabric>,
-    /// What direct reads it grants (`--direct`); none: what it grants by default.
+    /// The direct reads that it grants (`--direct`), or none for the default.
     pub direct: Option<&'static str>,
     /// How long its engine polls before it sleeps; none: as long as it does by default.
     pub spin: Option<Duration>,
@@ -71,12 +71,10 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `odafs serve` with a state directory and a socket of its own, and
-    /// waits until it is ready.
+    /// Starts `odafs serve` with its own state directory and socket, and waits until it is ready.
     ///
     /// # Errors
-    /// It could not be started, or ended before it was ready: what it wrote to
-    /// stderr stands above.
+    /// It could not be started, or ended before it was ready, after it had printed the reason to stderr.
     pub fn start(plan: &ServerPlan) -> Result<Self> {
         let directory = Scratch::new().context("cannot make a directory")?;
         let shm = directory.path().join("sock");
@@ -116,7 +114,7 @@ impl ServerProcess {
         let stdin = child.stdin.take();
         let line = first_line(&mut child)?;
         let Some(rest) = line.strip_prefix("ready") else {
-            bail!("the server ended before it was ready (its reason stands above)");
+            bail!("the server ended before it was ready, for the reason above");
         };
         let address = |name: &str| {
             rest.split_whitespace()
@@ -125,7 +123,8 @@ impl ServerProcess {
         let nfs = address("nfs=");
         let metrics = address("metrics=");
         let host = |name: &str| {
-            let address = address(name).with_context(|| format!("the server said no {name}"))?;
+            let address =
+                address(name).with_context(|| format!("the server announced no {name} address"))?;
             anyhow::Ok(odafs::Host {
                 name: address.ip().to_string(),
                 port: address.port(),

@@ -150,7 +150,7 @@ impl Page {
         self.push(format_args!("<p class='small'>{}</p>\n", escape(text)));
     }
 
-    /// A paragraph that nobody should miss.
+    /// A paragraph that stands out.
     pub fn warning(&mut self, text: &str) {
         self.push(format_args!("<p class='warning'>{}</p>\n", escape(text)));
     }

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 /// Names begin with this.
 const PREFIX: &str = "odafs-scratch-";
 
-/// A directory of this process, removed when dropped. Should the process be killed, the next one that makes such a
-/// directory at the same place removes it: a lock tells that nobody is there.
+/// A directory of this process, which is removed when dropped. If the process is killed, the next one that creates such
+/// a directory in the same place removes it: a lock shows that nobody uses it.
 #[derive(Debug)]
 pub struct Scratch {
     directory: TempDir,
@@ -106,7 +106,7 @@ fn is_at(directory: &File, path: &Path) -> bool {
     here.is_ok_and(|here| fs::symlink_metadata(path).is_ok_and(|there| id(there) == here))
 }
 
-/// Removes directories of this user's that nobody holds any more. What cannot be removed stays.
+/// Removes directories of this user that nobody uses any more. What cannot be removed stays.
 fn remove_left(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;

@@ -72,7 +72,7 @@ impl Served {
         let path = directory.path().join(FILE);
         local::write_random(&path, plan.file_bytes, |_| {})
             .with_context(|| format!("cannot write {}", path.display()))?;
-        // A server that root runs serves callers over TCP as nobody.
+        // If root runs the server, callers over TCP act as nobody.
         let all = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
         all(directory.path(), 0o777).and_then(|()| all(&path, 0o666))?;
         let placement = Placement::at_start().filter(|_| plan.apart);
@@ -158,7 +158,7 @@ impl Served {
         self.placement.as_ref().map(|p| p.server.as_slice())
     }
 
-    /// Where both sides run, in words.
+    /// Where client and server run, as a sentence.
     pub fn placement(&self) -> String {
         Placement::words(self.placement.as_ref())
     }

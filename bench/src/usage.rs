@@ -1,4 +1,4 @@
-//! What a process has and has used, as `/proc` tells.
+//! The resources that a process has and has used, according to `/proc`.
 
 use std::fs;
 

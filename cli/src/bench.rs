@@ -29,11 +29,15 @@ use clap::Subcommand;
 
 use crate::Usage;
 
-/// Measure
+/// Measure latency, throughput, scaling and coherence, and draw the results
 #[derive(Subcommand)]
 #[command(
-    after_help = "Figures drift with the machine: only ratios of rows of one run say much.
-`odafs demo` is the quick look; these take longer and are careful."
+    after_help = "Figures change with the machine and its load: compare only rows of the same run, by their ratios.
+For a quick look, use `odafs demo`; these benches take longer, and measure each row in rounds.
+
+Examples:
+  odafs bench latency --seconds 20
+  odafs bench report all.html --quick"
 )]
 pub enum Command {
     Latency(latency::Arguments),
@@ -58,7 +62,7 @@ pub enum Command {
     Report(report::Arguments),
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Latency(arguments) => latency::run(arguments),
@@ -84,17 +88,17 @@ pub fn run(command: Command) -> Result<()> {
     }
 }
 
-/// `--fabric` has left what is to be measured.
+/// Fails if `--fabric` leaves nothing to measure.
 fn must_be_left(what: &str, is_left: bool) -> Result<(), Usage> {
     match is_left {
         true => Ok(()),
         false => Err(Usage(format!(
-            "no {what} is left: the plan has none over this fabric"
+            "no {what} is left: the plan has none over this fabric; name another with --fabric, or another --plan"
         ))),
     }
 }
 
-/// The plan in this file, or the one that is built in.
+/// The plan in a file, or the built-in one.
 fn plan<P>(
     file: Option<&Path>,
     built_in: impl FnOnce() -> Result<P>,

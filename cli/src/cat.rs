@@ -1,46 +1,53 @@
-//! `odafs cat`: the bytes of files, or the way that they came.
+//! `odafs cat`: prints files, or the route by which their bytes came.
+
+mod lines;
 
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use clap::Args;
 use odafs::{Cache, File, Options, Url};
-use odafs_bench::table::Table;
 use serde::ser::{SerializeSeq, Serializer};
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::copy::copy;
 use crate::each::each;
 use crate::{Usage, output};
+use lines::Lines;
 
 /// Bytes of one read of `--why`.
 const READ_BYTES: usize = 1 << 20;
 
-/// Rows whose columns are aligned together.
-const ROWS_KEPT: usize = 1000;
-
-/// Print files, or the route of each read and why it was taken
+/// Print files, or the route of each read and the reason for it
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs cat nfs://127.0.0.1/notes.txt
   odafs cat --why odafs+shm:///run/odafs.sock?/notes.txt
   odafs cat --why odafs://server/notes.txt
-      reads the file twice and prints, instead of its bytes, how each part came:
-      by RPC the first time (there was no reference yet), direct the second time")]
+      read the file twice, and print how each part came instead of its bytes: by RPC
+      in the first pass, when there is no reference yet, and directly in the second
+
+With --why, the file is read 1 MiB at a time. A row is a part of such a read: neighbouring pages
+that took the same route for the same reason. `time` is from the start of the read until the part
+was there. After more than 20 rows, a summary by route and reason follows. With --json, each
+page has an object of its own.
+
+Several files are printed one after the other. If one fails, the others are printed all the
+same, and the exit status is 1.")]
 pub struct Arguments {
     /// Files to print
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Print the route of each read and why it was taken, instead of the bytes
+    /// Instead of the bytes, print the route of each read and the reason for it
     #[arg(long)]
     why: bool,
-    /// With --why: how often the file is read
+    /// With --why: how many times to read the file
     #[arg(long, value_name = "N", default_value_t = 2, requires = "why")]
     passes: u32,
     /// With --why: keep pages in the client's data cache between passes
     #[arg(long, requires = "why")]
     cached: bool,
-    /// With --why: print JSON
+    /// With --why: print JSON instead of a table
     #[arg(long, requires = "why")]
     json: bool,
     #[command(flatten)]
@@ -58,7 +65,7 @@ struct Row {
     why: String,
 }
 
-/// Prints.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_none("--passes", arguments.passes == 0)?;
     let mut options = arguments.connection.options();
@@ -83,7 +90,7 @@ fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     all
 }
 
-/// Rows are printed as they come: a long file has more than fit in memory.
+/// Prints rows as they come, because those of a long file may not fit in memory.
 fn why(arguments: &Arguments, options: Options) -> Result<()> {
     if arguments.json {
         let mut out = BufWriter::new(std::io::stdout().lock());
@@ -97,28 +104,15 @@ fn why(arguments: &Arguments, options: Options) -> Result<()> {
         out.flush()?;
         return all;
     }
-    let mut table = Table::new(["pass", "first", "bytes", "<route", "time", "<why"]);
-    let all = trace_all(arguments, options, &mut |row| {
-        table.row(vec![
-            row.pass.to_string(),
-            row.offset.to_string(),
-            row.length.to_string(),
-            row.route,
-            odafs_bench::table::time(row.ns),
-            row.why,
-        ]);
-        match table.len() {
-            ROWS_KEPT => output::text(&table.take()),
-            _ => Ok(()),
-        }
-    });
-    if all.is_ok() || !table.is_empty() {
-        output::text(&table.take())?;
+    let mut lines = Lines::new();
+    let all = trace_all(arguments, options, &mut |row| lines.add(row));
+    if all.is_ok() || !lines.is_empty() {
+        lines.finish()?;
     }
     all
 }
 
-/// Reads all files, and tells of each part that a read was made of.
+/// Reads all files, and passes a row for each part of each read to `tell`.
 fn trace_all(
     arguments: &Arguments,
     options: Options,
@@ -137,7 +131,7 @@ fn trace(file: &File, url: &Url, pass: u32, tell: &mut dyn FnMut(Row) -> Result<
     let mut offset = 0;
     loop {
         let traced = file.read_traced(&mut buffer, offset)?;
-        // What lies behind the end of the file is no part of it.
+        // Leave out the part behind the end of the file.
         for step in traced.steps.iter().filter(|step| step.length > 0) {
             tell(Row {
                 url: url.to_string(),

@@ -15,10 +15,11 @@ use odafs_server::config::{
     Strategy,
 };
 use odafs_server::memory;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 mod checks;
 mod exports;
+mod file;
 
 pub use checks::{check_directory, check_served};
 use exports::Exported;
@@ -27,67 +28,73 @@ use crate::grantee::Named;
 use crate::keys::keys;
 use crate::{Usage, listeners, units};
 
-/// What may be said on the command line and, under the same names, in a file.
+/// The options of the command line. A configuration file has the same ones, under the same names.
 #[derive(Args, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeOptions {
-    /// The directory to serve, or a tar archive that is not compressed
+    /// The directory to serve, or an uncompressed tar archive
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Name of the export; URLs and mounts begin with it [default: /]. In place of DIR, once for each of several exports:
-    /// /NAME=DIR, or /NAME=DIR,read-only
+    /// Name of the export, with which the paths of URLs and mounts begin [default: /]. For several exports, instead of DIR:
+    /// once for each, as /NAME=DIR or /NAME=DIR,read-only
     #[arg(long, value_name = "/NAME[=DIR]")]
     #[serde(deserialize_with = "exports::one_or_more")]
     export: Vec<Exported>,
-    /// Serve NFS, MOUNT and the portmapper's protocol over TCP here [default: 127.0.0.1:2049]
+    /// Serve NFS over TCP here, and MOUNT and the portmapper's protocol on the same port [default: 127.0.0.1:2049]
     #[arg(
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
+    #[serde(deserialize_with = "file::address")]
     nfs: Option<SocketAddr>,
-    /// Tell clients of NFS version 3 here where the lock manager is, over TCP and UDP. They look for it at port 111, which
-    /// needs root, and which rpcbind must have left. Without it they mount with nolock [default: off]
+    /// Tell clients of NFS version 3, over TCP and UDP, where the lock manager is. They look for it at port 111, which
+    /// only root may open, and which rpcbind must not use. Without it, they must mount with nolock [default: off]
     #[arg(
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
+    #[serde(deserialize_with = "file::address")]
     portmap: Option<SocketAddr>,
-    /// Serve shared memory through this socket, or through odafs.sock in the runtime directory. (A directory behind
-    /// --shm is no socket: it is DIR, if no other is named)
+    /// Serve shared memory through this Unix socket [default: $XDG_RUNTIME_DIR/odafs.sock, /run/odafs.sock (root) or
+    /// /tmp/odafs-UID/odafs.sock]. If a directory or an archive follows --shm, it is taken as DIR
     #[arg(
         long,
         value_name = "SOCKET",
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
-    #[serde(deserialize_with = "socket")]
+    #[serde(deserialize_with = "file::socket")]
     shm: Option<Option<PathBuf>>,
-    /// Connections of one user over shared memory, with 2 MiB of memory for each; a client makes four, one with many
-    /// threads more [default: 8192]
+    /// How many connections one user may have over shared memory; each takes 2 MiB of memory, and a client makes four,
+    /// or more if it has many threads [default: 8192]
     #[arg(
         long,
         value_name = "N",
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
+    #[serde(deserialize_with = "file::number")]
     shm_connections: Option<u32>,
-    /// Serve NFS over RDMA and direct reads here, by iWARP over TCP [default: 127.0.0.1:20049]
+    /// Serve NFS over RDMA and direct reads here, by iWARP over TCP; no RDMA hardware is needed [default:
+    /// 127.0.0.1:20049]
     #[arg(
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
+    #[serde(deserialize_with = "file::address")]
     rdma: Option<SocketAddr>,
-    /// Serve NFS over RDMA and direct reads here, by an RDMA device (`odafs devices` shows the addresses) [default: off]
+    /// Serve NFS over RDMA and direct reads here, by an RDMA device (`odafs devices` lists the addresses) [default: off]
     #[arg(
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
+    #[serde(deserialize_with = "file::address")]
     verbs: Option<SocketAddr>,
     /// Serve Prometheus metrics over HTTP here [default: off]
     #[arg(
@@ -96,96 +103,107 @@ pub struct ServeOptions {
         value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
+    #[serde(deserialize_with = "file::address")]
     metrics: Option<SocketAddr>,
-    /// Minor versions of NFS 4 to serve beside version 3: of 4.0, 4.1 and 4.2, or off [default: all three]
+    /// Minor versions of NFS version 4 to serve beside version 3 [default: 4.0,4.1,4.2]
     #[arg(long, value_name = "4.N,...|off", value_delimiter = ',')]
+    #[serde(deserialize_with = "file::list")]
     nfs4: Vec<Nfs4Version>,
-    /// How long opens and locks of NFS version 4 live without a sign of their client, and how long clients have to reclaim
-    /// them after a restart, 10s to 1h [default: 90s]
+    /// Lease of NFS version 4, 10s to 1h: how long the server keeps the opens and locks of a silent client, and how long
+    /// clients may reclaim them after a restart [default: 90s]
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "file::duration")]
     lease: Option<Duration>,
-    /// Warn in the log of calls that take longer, and show them in `odafs top` [default: 100ms]
+    /// Log a warning for calls that take longer than this, and show them in `odafs top` [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "file::duration")]
     slow_call: Option<Duration>,
-    /// What must survive a restart is kept here [default: below /var/lib/odafs or $XDG_STATE_HOME/odafs]
+    /// Keep here what must survive a restart: keys, identity and file handles [default: a directory below /var/lib/odafs
+    /// (root) or $XDG_STATE_HOME/odafs]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Memory for the page cache, no more than is available [default: 1GiB, or half of what is if that is less]
+    /// Memory for the page cache; must be available at the start [default: 1GiB, or half of the available memory if
+    /// that is less]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "file::size")]
     cache: Option<u64>,
-    /// Size of a page of the cache, 4KiB to 64KiB [default: 4KiB]
+    /// Size of a page of the cache: a power of two from 4KiB to 64KiB [default: 4KiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "file::size")]
     page: Option<u64>,
-    /// Refuse every change, as for an archive in any case
+    /// Refuse every change (an archive is always read-only)
     #[arg(long)]
     read_only: bool,
-    /// Let these addresses in over TCP and RDMA, beside loopback; no-loopback leaves that out [may be repeated]
+    /// Admit clients at these addresses over TCP and RDMA, besides loopback; no-loopback shuts loopback out [may be
+    /// repeated; default: loopback only]
     #[arg(long, value_name = "CIDR|no-loopback")]
+    #[serde(deserialize_with = "file::list")]
     allow: Vec<Allow>,
-    /// Of other machines, let those open sessions whose public keys stand in this file [may be repeated]
+    /// Let only those clients of other machines open sessions for direct reads whose public keys this file lists [may be
+    /// repeated; default: all admitted clients]
     ///
-    /// A key is 64 hexadecimal digits; one a line, `#` begins a comment. Their own secret and the server's key
-    /// (identity.pub in the state directory) the clients give by Options.
+    /// Each line is a key of 64 hexadecimal digits; `#` begins a comment. A client program sets its secret key and the
+    /// server's public key (identity.pub in the state directory) in `Options::identity` and `Options::server_key`.
     #[arg(long, value_name = "KEYFILE")]
+    #[serde(deserialize_with = "file::list")]
     admit: Vec<PathBuf>,
-    /// Whose rights TCP callers have [default: all]
+    /// As which user callers over TCP and RDMA act [default: all]
     #[arg(long, value_enum, value_name = "WHO")]
     squash: Option<SquashName>,
-    /// With --squash root and none: believe callers on ports of 1024 and above too. Then whoever runs a program on a machine
-    /// that is let in, this one included, can be any user
+    /// With --squash root or none, believe callers on ports of 1024 and above too. Anyone who can run a program on an
+    /// admitted machine, this one included, can then act as any user
     #[arg(long)]
     insecure: bool,
-    /// Direct reads of the cache's pages [default: auto]
+    /// Which direct reads of the cache's pages to grant [default: auto]
     #[arg(long, value_enum, value_name = "MODE")]
     direct: Option<DirectName>,
-    /// Let these too read the whole cache from shared memory, whatever the files' modes say: users, @groups (names or
-    /// numbers), or all. For an export that they may read all of [may be repeated]
+    /// Let these users read the whole cache from shared memory too, whatever the modes of the files: users and @groups,
+    /// by name or number, or all. Grant this only on an export of which they may read every file [may be repeated]
     #[arg(long, value_name = "WHO,...", value_delimiter = ',')]
+    #[serde(deserialize_with = "file::list")]
     one_sided_for: Vec<Named>,
-    /// How long an engine polls without finding work before it sleeps, and a thread for NFS over TCP for the next of
-    /// calls that follow each other [default: 50us]
+    /// How long an engine polls without work before it sleeps, and how long a thread of NFS over TCP polls for the next
+    /// of several consecutive calls [default: 50us]
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "file::duration")]
     spin: Option<Duration>,
-    /// Threads for what may block, and as many for what syncs, 1 to 1024 [default: 8]
+    /// Threads for calls that may block, and as many again for calls that sync, 1 to 1024 [default: 8]
     #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "file::number")]
     workers: Option<usize>,
-    /// Do not ask for 2 MiB pages of memory behind the cache (they take about 2 s a GiB at the start)
+    /// Do not ask the kernel for 2 MiB pages of memory for the cache (asking takes about 2 s per GiB at the start)
     #[arg(long)]
     small_pages: bool,
-    /// Calls that a client may have under way over RDMA; adaptive: as many as it needs and there are [default: 128]
+    /// How many calls a client may have under way over RDMA, 1 to 1024; adaptive: as many as it needs, up to 256, of 1024
+    /// for all clients [default: 128]
     #[arg(long, value_name = "N|adaptive", help_heading = "RDMA")]
+    #[serde(deserialize_with = "file::credits")]
     credits: Option<CreditsOption>,
-    /// How data goes over RDMA; read-read is for comparisons, with clients that ask for it [default: read-write]
+    /// How data moves over RDMA; read-read is for comparisons, with clients that ask for it [default: read-write]
     #[arg(long, value_enum, value_name = "DESIGN", help_heading = "RDMA")]
     design: Option<DesignName>,
-    /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), in place of pinning all of it
+    /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), instead of pinning all of them
     #[arg(long, help_heading = "RDMA")]
     odp: bool,
-    /// In which order RDMA Reads see the cache, by the devices at both ends and the network. Where it is not as you say, torn
-    /// pages pass (docs/RDMA.md, section 7) [default: fence]
+    /// The order in which RDMA Reads see the cache, as the devices at both ends and the network guarantee it. If you
+    /// promise more than they keep, clients accept torn pages (docs/RDMA.md, section 7) [default: fence]
     #[arg(long, value_enum, value_name = "ORDER", help_heading = "RDMA")]
     read_order: Option<ReadOrderName>,
-    /// Where memory for WRITE data comes from [default: cached]
+    /// Where the memory for WRITE data comes from [default: cached]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
     registration: Option<RegistrationName>,
-    /// Time that the engine spends on a registration, as hardware would, to compare strategies [default: 0]
+    /// Time that the engine spends on each registration, as hardware would; for comparing strategies [default: 0]
     #[arg(long, value_name = "TIME", value_parser = units::short_duration, help_heading = "RDMA")]
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "file::duration")]
     registration_cost: Option<Duration>,
-    /// The same for each page of 4 KiB that is pinned [default: 0]
+    /// Time that the engine spends on each 4 KiB page that it pins [default: 0]
     #[arg(long, value_name = "TIME", value_parser = units::short_duration, help_heading = "RDMA")]
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "file::duration")]
     pinning_cost: Option<Duration>,
 }
 
-/// What `--allow` says.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+/// A value of `--allow`.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Allow {
     Network(IpNet),
     NoLoopback,
@@ -212,42 +230,41 @@ impl FromStr for Allow {
             .or_else(|_| text.parse().map(|address: IpAddr| address.into()));
         network
             .map(Self::Network)
-            .map_err(|_| "say a network such as 10.0.0.0/8, an address, or no-loopback".to_owned())
+            .map_err(|_| "give a network such as 10.0.0.0/8, an address, or no-loopback".to_owned())
     }
 }
 
-impl TryFrom<String> for Allow {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-/// What `--nfs4` says.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+/// A value of `--nfs4`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Nfs4Version {
     /// RFC 7530
     #[value(name = "4.0")]
-    #[serde(rename = "4.0")]
     Minor0,
     /// RFC 8881
     #[value(name = "4.1")]
-    #[serde(rename = "4.1")]
     Minor1,
     /// RFC 7862
     #[value(name = "4.2")]
-    #[serde(rename = "4.2")]
     Minor2,
-    /// None of them
-    #[serde(rename = "off")]
+    /// Version 3 only
     Off,
+}
+
+impl FromStr for Nfs4Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ValueEnum::from_str(text, false)
+            .map_err(|_| format!("{text:?} is not 4.0, 4.1, 4.2 or off"))
+    }
 }
 
 impl Nfs4Version {
     fn all_of(named: &[Self]) -> Result<MinorVersions> {
         if named.contains(&Self::Off) && named.len() > 1 {
-            bail!(Usage("--nfs4: name versions, or off alone".to_owned()));
+            bail!(Usage(
+                "--nfs4: off excludes every version; name either versions or off".to_owned()
+            ));
         }
         Ok(named
             .iter()
@@ -263,25 +280,25 @@ impl Nfs4Version {
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum SquashName {
-    /// Everyone acts as the serving user (nobody, if that is root)
+    /// Every caller acts as the user that runs the server, or as nobody if that is root
     All,
-    /// The caller's ids count, but root becomes nobody
+    /// Callers keep their ids, but root acts as nobody
     Root,
-    /// The caller's ids count
+    /// Callers keep their ids, root too
     None,
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum DirectName {
-    /// On this machine root and the serving user, who may read the files anyway, read the cache's memory themselves; all
-    /// others guarded
+    /// One-sided on this machine for root and the user that runs the server, who may read the files anyway; guarded for
+    /// all others
     Auto,
     /// The server's engine checks every request and moves the data
     Guarded,
-    /// As auto, and all clients of other machines read the cache's memory themselves too
+    /// As auto, and one-sided for all admitted clients of other machines: they read the whole cache's memory
     OneSided,
-    /// None: calls only
+    /// No direct reads, only calls
     Off,
 }
 
@@ -293,13 +310,16 @@ impl ServeOptions {
             .context("--config names a TOML file of options")?;
         match toml::from_str(&text) {
             Ok(options) => Ok(options),
-            Err(error) => bail!(Usage(format!("{}: {error}", path.display()))),
+            Err(error) => {
+                let why = error.to_string();
+                bail!(Usage(format!("{}: {}", path.display(), why.trim_end())))
+            }
         }
     }
 
-    /// These options, with `file` for what they leave open.
+    /// These options, with those of `file` where these are not given.
     fn or(self, mut file: Self) -> Self {
-        // What is served is said in one place: a directory here goes before exports there, and the reverse.
+        // One place says what is served: a directory here replaces exports there, and the reverse.
         if self.dir.is_some() && file.export.iter().any(Exported::is_directory) {
             file.export.clear();
         }
@@ -362,7 +382,7 @@ impl ServeOptions {
         }
     }
 
-    /// A directory or an archive is no socket, so it is the one to serve if that is still open.
+    /// Takes a directory or an archive after `--shm`, which can be no socket, as the one to serve if no other is named.
     pub fn shm_before_dir(mut self) -> Self {
         match &self.shm {
             Some(Some(path)) if self.dir.is_none() && (path.is_dir() || path.is_file()) => {
@@ -373,7 +393,7 @@ impl ServeOptions {
         self
     }
 
-    /// What the server is asked to do.
+    /// The server's configuration.
     pub fn server_config(self) -> Result<ServerConfig> {
         self.check()?;
         let mut config = self.served()?;
@@ -435,7 +455,7 @@ impl ServeOptions {
                     _ => String::new(),
                 };
                 bail!(Usage(format!(
-                    "which directory? Name one, or a tar archive: odafs serve DIR{taken}"
+                    "the directory to serve is missing; name one, or a tar archive: odafs serve DIR{taken}"
                 )));
             }
             exports::Served::Several(all) => {
@@ -462,7 +482,7 @@ impl ServeOptions {
         self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some()
     }
 
-    /// Those that are named; with none named, those of this machine.
+    /// Sets the listeners that the options name, or the default ones if they name none.
     fn listeners(&self, config: &mut ServerConfig) -> Result<()> {
         let named = self.names_listeners();
         let or = |given: Option<SocketAddr>, default| given.or((!named).then_some(default));
@@ -482,7 +502,7 @@ impl ServeOptions {
         let on_network = config.nfs.or(config.rdma).or(config.verbs).is_some();
         if on_network && self.allow == [Allow::NoLoopback] {
             bail!(Usage(
-                "--allow no-loopback: then nobody is let in over TCP and RDMA; name those who are with --allow too".to_owned()
+                "--allow no-loopback: this admits nobody over TCP and RDMA; name a network with --allow too".to_owned()
             ));
         }
         Ok(())
@@ -539,12 +559,12 @@ impl From<RegistrationName> for Strategy {
     }
 }
 
-/// Credits of all clients together, and of one, where they are adaptive.
+/// Adaptive credits: for all clients together, and at most for one.
 const ADAPTIVE: Credits = Credits::Adaptive {
     all: 1024,
     max: 256,
 };
-/// The most that a client may be granted.
+/// The most credits that a client may have.
 const CREDITS_MAX: u32 = 1024;
 
 /// A number, or `adaptive`.
@@ -560,24 +580,10 @@ impl FromStr for CreditsOption {
         }
         match text.parse() {
             Ok(credits @ 1..=CREDITS_MAX) => Ok(Self(Credits::Fixed(credits))),
-            _ => Err(format!("credits are 1 to {CREDITS_MAX}, or adaptive")),
+            _ => Err(format!(
+                "give a number from 1 to {CREDITS_MAX}, or adaptive"
+            )),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for CreditsOption {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Value {
-            Number(u32),
-            Text(String),
-        }
-        let text = match Value::deserialize(from)? {
-            Value::Number(number) => number.to_string(),
-            Value::Text(text) => text,
-        };
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -586,68 +592,32 @@ impl<'de> Deserialize<'de> for CreditsOption {
 enum DesignName {
     /// The server reads and writes the client's memory, and exposes none of its own
     ReadWrite,
-    /// Clients of this kind fetch replies from the server's memory, and say when they have
+    /// Clients that support it fetch replies from the server's memory, and tell the server when they have them
     ReadRead,
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ReadOrderName {
-    /// Any: a page's stamp is asked for when the page is there
+    /// No order: clients ask for a page's stamp after they have the page
     Fence,
-    /// From front to back within a read: a page comes with its stamp in one read
+    /// From front to back within a read: clients read a page and the stamp behind it at once
     Rising,
-    /// The same, and reads in the order of their posts: a stamp is asked for together with its page
+    /// As rising, and reads in the order of their posts: clients ask for page and stamp together
     Ordered,
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RegistrationName {
-    /// Registered for each call
+    /// Memory that is registered for each call
     PerOperation,
-    /// Registered once, under a fresh tag for each call
+    /// Memory that is registered once, and gets a fresh tag for each call
     Pooled,
-    /// Registered once, and used again
+    /// Memory that is registered once and used again
     Cached,
-    /// Free frames of the page cache
+    /// Free frames of the page cache, which are registered with it
     AllPhysical,
-}
-
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Size {
-        Bytes(u64),
-        Text(String),
-    }
-    match Size::deserialize(from)? {
-        Size::Bytes(bytes) => Ok(Some(bytes)),
-        Size::Text(text) => units::size(&text)
-            .map(Some)
-            .map_err(serde::de::Error::custom),
-    }
-}
-
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    units::short_duration(&String::deserialize(from)?)
-        .map(Some)
-        .map_err(serde::de::Error::custom)
-}
-
-/// `shm = true` is the default socket, as `--shm` alone is.
-fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<PathBuf>>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Socket {
-        Wanted(bool),
-        Path(PathBuf),
-    }
-    Ok(match Socket::deserialize(from)? {
-        Socket::Wanted(true) => Some(None),
-        Socket::Wanted(false) => None,
-        Socket::Path(path) => Some(Some(path)),
-    })
 }
 
 #[cfg(test)]

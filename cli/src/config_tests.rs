@@ -109,6 +109,57 @@ fn wrong_names_and_values_in_a_file_are_refused() {
     }
 }
 
+/// A mistake in a file names the kind of value that belongs there, never a type of this program.
+#[test]
+fn a_wrong_value_in_a_file_says_what_is_wanted() {
+    for (text, wanted) in [
+        (
+            "cache = true",
+            "expected a size, as in \"512MiB\", found a value of type boolean",
+        ),
+        ("cache = -1", "a size is a number with a unit"),
+        ("spin = 10", "a time is a number with a unit"),
+        ("nfs = 'localhost:2049'", "give an IP address and a port"),
+        ("nfs = true", "expected an address and a port"),
+        ("shm = 5", "expected true, false or the path of a socket"),
+        ("allow = 5.5", "give a network such as 10.0.0.0/8"),
+        ("allow = [true]", "expected a list of texts"),
+        ("nfs4 = '3'", "\"3\" is not 4.0, 4.1, 4.2 or off"),
+        (
+            "one-sided-for = 'no-such-user'",
+            "/etc/passwd lists no user",
+        ),
+        ("workers = -1", "give a whole number"),
+        (
+            "workers = []",
+            "expected a whole number, found a value of type array",
+        ),
+        (
+            "credits = true",
+            "expected a number of credits, or \"adaptive\"",
+        ),
+    ] {
+        let error = toml::from_str::<ServeOptions>(text).err().expect(text);
+        let said = error.to_string();
+        assert!(
+            said.contains(wanted) && said.contains("line 1"),
+            "{text}: {said}"
+        );
+    }
+}
+
+#[test]
+fn one_value_stands_for_a_list_and_a_number_for_a_port_or_a_version() {
+    let file = "dir = '/'\nallow = '10.0.0.0/8'\nnfs4 = 4.0\none-sided-for = 7\nnfs = 2049\nshm = true\nspin = 0";
+    let options = toml::from_str::<ServeOptions>(file).unwrap();
+    let config = options.server_config().unwrap();
+    assert_eq!(config.allow, ["10.0.0.0/8".parse().unwrap()]);
+    assert_eq!(config.nfs, Some("127.0.0.1:2049".parse().unwrap()));
+    assert_eq!(config.one_sided_for, [Grantee::User(7)]);
+    assert_eq!(config.nfs4, MinorVersions::NONE.with(0));
+    assert_eq!(config.spin, Duration::ZERO);
+}
+
 /// What a command line asks for.
 fn line(arguments: &str) -> ServeOptions {
     #[derive(clap::Parser)]

@@ -16,24 +16,24 @@ use crate::units;
 #[derive(Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArguments {
-    /// How reads travel
+    /// How to read
     #[arg(long, value_enum, default_value = "policy", value_name = "ROUTE")]
     route: RouteName,
-    /// Give a call up after this long
+    /// How long to wait for the answer to a call; a bare number is seconds
     #[arg(long, value_parser = units::duration, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
 }
 
-/// The routes by name.
+/// The routes, by name.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum RouteName {
-    /// Direct where it pays
+    /// Directly where that is faster, else by RPC
     Policy,
-    /// Calls only
+    /// By RPC only
     Rpc,
-    /// The server's engine checks and moves the data
+    /// Directly: the server's engine checks each request and moves the data
     Guarded,
-    /// The client moves the data and checks
+    /// Directly: the client copies the data from the server's memory, then checks it
     OneSided,
 }
 
@@ -60,13 +60,13 @@ impl ConnectionArguments {
 }
 
 impl ConnectionArguments {
-    /// Whether reads were asked to be direct.
+    /// Whether the caller asked for a direct route.
     pub fn is_direct(&self) -> bool {
         matches!(self.route, RouteName::Guarded | RouteName::OneSided)
     }
 }
 
-/// Parses a URL, as clap wants it.
+/// Parses a URL for clap.
 pub fn url(text: &str) -> Result<Url, String> {
     text.parse::<Url>().map_err(|error| error.why.to_owned())
 }
@@ -94,7 +94,7 @@ fn shown(path: &Path) -> String {
     without_slash(path).display().to_string()
 }
 
-/// Fails unless a directory is at a path, behind symbolic links.
+/// Fails unless `path` is a directory, or a symbolic link to one.
 pub fn check_directory(client: &Client, path: &Path) -> Result<()> {
     match client.stat(path) {
         Ok(found) if found.is_dir() => Ok(()),
@@ -106,14 +106,14 @@ pub fn check_directory(client: &Client, path: &Path) -> Result<()> {
     }
 }
 
-/// What is at a path that is removed or renamed itself. Where it ends in a slash that is a directory, and no symbolic link
-/// to one.
-pub fn stat_itself(client: &Client, path: &Path) -> Result<Metadata> {
+/// The metadata of what a command removes or renames. Symbolic links are not followed. A path that ends in a slash must
+/// be a directory, not a symbolic link to one. Errors name the operation `verb`.
+pub fn stat_itself(client: &Client, path: &Path, verb: &'static str) -> Result<Metadata> {
     let found = match client.stat_link(path) {
         Err(error) if wants_directory(path) && error.kind() == ErrorKind::NotFound => {
             bail!("there is no directory {}", shown(path))
         }
-        found => found?,
+        found => found.map_err(|error| error.about(verb, path))?,
     };
     if wants_directory(path) && found.is_symlink() {
         bail!("{} is not a directory, but a symbolic link", shown(path));
@@ -124,11 +124,11 @@ pub fn stat_itself(client: &Client, path: &Path) -> Result<Metadata> {
     Ok(found)
 }
 
-/// Clients for the URLs of one command, one for each server and export.
+/// The clients of one command: one for each server and export.
 pub struct Clients {
     options: Options,
     connected: Vec<(Url, Client)>,
-    /// URLs whose servers did not answer: each further try would take until its deadline.
+    /// URLs whose servers did not answer. Another attempt would again take the whole deadline.
     unreachable: Vec<Url>,
 }
 
@@ -142,7 +142,7 @@ impl Clients {
         }
     }
 
-    /// The client for a URL, and the path to ask it for. Where that ends in a slash, a directory is there.
+    /// The client for a URL, and the path to ask it for. A path that ends in a slash is checked to be a directory.
     pub fn at(&mut self, url: &Url) -> Result<(Client, PathBuf)> {
         let (client, path) = self.to(url)?;
         if wants_directory(&path) {
@@ -151,7 +151,7 @@ impl Clients {
         Ok((client, path))
     }
 
-    /// As [`at`](Self::at), whatever is there.
+    /// As [`at`](Self::at), without the check.
     pub fn to(&mut self, url: &Url) -> Result<(Client, PathBuf)> {
         let known = self.connected.iter().find(|(other, client)| {
             is_same_server(other, url) && inside(&client.server().export, &url.path)
@@ -164,7 +164,7 @@ impl Clients {
             .iter()
             .any(|other| is_same_server(other, url))
         {
-            bail!("{url}: not tried, for its server was not reached before");
+            bail!("{url}: not tried, because its server did not answer before");
         }
         let client = match Client::connect_with(url, self.options.clone()) {
             Ok(client) => client,
@@ -184,7 +184,7 @@ fn is_same_server(one: &Url, other: &Url) -> bool {
     (&one.server, one.mount_port, one.crc) == (&other.server, other.mount_port, other.crc)
 }
 
-/// Whether a server did not answer. One that refuses may take another path.
+/// Whether a server did not answer. A server that refused one path may still accept another.
 fn is_unreachable(error: &ConnectError) -> bool {
     use CallError::{Lost, Silent, TimedOut};
     matches!(

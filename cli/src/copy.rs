@@ -1,4 +1,4 @@
-//! The bytes of files from a server.
+//! Copies the bytes of a file from a server.
 
 use std::io::Write;
 
@@ -8,8 +8,8 @@ use odafs::{Buffer, File};
 /// Bytes of one read.
 const READ_BYTES: usize = 4 << 20;
 
-/// Writes all of `file` to `out`; `told` hears how much that is by now. Without a route to keep to, the server writes into
-/// memory of ours where RDMA lets it.
+/// Writes all of `file` to `out`, and calls `told` with the number of bytes so far. Unless `keep_to_route` is set, the
+/// server may write into this process's memory by RDMA.
 pub fn copy(
     file: &File,
     keep_to_route: bool,

@@ -1,4 +1,4 @@
-//! `odafs demo`: what it is, seen in a few seconds.
+//! `odafs demo`: the routes of a read, compared in a few seconds.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -19,76 +19,82 @@ use odafs_server::config::ServerConfig;
 
 use crate::{Usage, config, devices, output, units};
 
-/// How long the server's engine polls in `--wait spin`: longer than any gap
-/// between two reads, and it still sleeps once the demonstration is over.
+/// How long the server's engine polls with `--wait spin`: longer than any gap between two reads, but the engine still
+/// sleeps once the demonstration is over.
 const SPIN: Duration = Duration::from_millis(200);
 
-/// See what it does: the same reads by RPC, guarded, one-sided and by policy
+/// Compare the routes of a read: RPC, guarded, one-sided, and the default policy
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs demo                            on 300 files made for it
-  odafs demo --dir /usr/share           on files of yours (they are only read)
-  odafs demo --cache 32MiB              a server that cannot hold the files: references go stale
-  odafs demo --fabric tcp               the same over RDMA in software, as between hosts
-  odafs demo --fabric verbs             the same over an RDMA device of this machine
-  odafs demo --report demo.html         plots too
+  odafs demo                            on 300 generated files (removed afterwards)
+  odafs demo --dir /usr/share           on your own files (they are only read)
+  odafs demo --cache 32MiB              the server cannot hold all files: references go stale
+  odafs demo --fabric tcp               RDMA over TCP in software, as between two hosts
+  odafs demo --fabric verbs             an RDMA device of this machine
+  odafs demo --report demo.html         write a page with plots too
 
-It starts a server in a process of its own, reads pages at random by each route, and compares
-every byte with the file itself outside the timed part. The server has read the files before
-(what its cache holds of them, for a minute at most; the output says it if that was not all),
-and a client asks for references when it opens a file, outside the timed part too. Files that
-somebody changes meanwhile count as changed. The client's data cache is off except on the policy
-route.")]
+The demo starts a server in its own process, reads pages at random by each route, and compares
+every byte with the local file. Before the measurement the server reads the files into its
+cache, for at most a minute; if the cache does not hold all of them, the output says so. Only
+the reads are timed: opening files, asking for references and comparing bytes are not. The
+client's data cache is off, except on the policy route.
+
+Columns: p50 and p99 are percentiles of the time of a read; CPU times are per read. `cache`,
+`direct` and `rpc` count where reads ended: in the client's data cache, with a direct read, or
+with a call. `refused` counts direct reads that met a stale reference and went by RPC instead.
+`changed` counts reads of files that somebody changed meanwhile, which are not compared.
+`mismatches` counts reads that returned wrong bytes; if there is one, the demo exits with 1. These
+last three columns are left out if they are zero throughout.")]
 pub struct Arguments {
-    /// Read the files below DIR [default: a tree made for it, and removed]
+    /// Read the files below DIR [default: generated files, removed afterwards]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How client and server talk
+    /// How client and server are connected
     #[arg(long, value_enum, default_value = "shm")]
     fabric: FabricName,
-    /// Address of the RDMA device's network interface, for verbs [default: that of the first device that has one]
+    /// IP address of the RDMA device's network interface, for verbs [default: the first device that has one]
     #[arg(long, value_name = "ADDR")]
     address: Option<IpAddr>,
-    /// How both wait: poll, or sleep in the kernel [default: spin, with one processor block]
+    /// How client and server wait for each other [default: spin; block with one processor]
     #[arg(long, value_enum)]
     wait: Option<WaitName>,
-    /// The server's page cache; less than the files hold makes references go stale [default: enough
-    /// for the files, 1GiB at most]
+    /// Size of the server's page cache; if it is smaller than the files, references go stale [default: enough for the
+    /// files, 1GiB at most]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     cache: Option<u64>,
-    /// How long each route is measured
+    /// How long to measure each route, in seconds
     #[arg(long, value_name = "N", value_parser = units::duration, default_value = "3")]
     seconds: Duration,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Write a page with plots too
+    /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
 
-/// The fabrics by name.
+/// The fabrics, by name.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum FabricName {
     /// Shared memory on this machine
     Shm,
-    /// RDMA over TCP (iWARP), through the loopback
+    /// RDMA over TCP (iWARP), through the loopback interface
     #[value(name = "tcp")]
     Iwarp,
     /// An RDMA device of this machine
     Verbs,
 }
 
-/// The ways to wait by name.
+/// The ways to wait, by name.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WaitName {
-    /// Poll until it is there
+    /// Poll
     Spin,
     /// Sleep in the kernel
     Block,
 }
 
-/// Demonstrates.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", Some(arguments.seconds))?;
     output::warn_if_short(
@@ -104,7 +110,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         };
         config.check().map_err(Usage)?;
     }
-    // A page that cannot be written is told before anything is measured.
+    // Fail before the measurement if the page cannot be written.
     let page_file = (arguments.report.as_deref())
         .map(output::Whole::begin)
         .transpose()?;
@@ -135,7 +141,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!("no file to read below {}{skipped}", root.display());
     }
     let result = measure(&arguments, fabric, &root, &listing)?;
-    // Neither is lost with the other.
+    // A failure to print must not lose the page, nor the reverse.
     let printed = match arguments.json {
         true => output::report(&result, &result.machine),
         false => print(&result),
@@ -146,7 +152,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     printed?;
     let wrong: u64 = result.routes.iter().map(|r| r.mismatches).sum();
     if wrong > 0 {
-        bail!("{wrong} reads returned other bytes than the file holds");
+        bail!("{wrong} reads returned bytes that differ from the file's");
     }
     Ok(())
 }
@@ -209,7 +215,7 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
     progress.finish_and_clear();
     let mut routes = Vec::new();
     for (name, route) in ROUTES {
-        let progress = output::step_progress(arguments.seconds.as_millis() as u64, name);
+        let progress = output::time_progress(arguments.seconds, name);
         let (row, _client) = workload.run((name, route), |passed| {
             progress.set_position(passed.as_millis() as u64)
         })?;
@@ -239,8 +245,7 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
     })
 }
 
-/// A cache that holds all pages of the files, with some room: whole pages,
-/// and the short last one of each file.
+/// A cache that holds all pages of the files with some room to spare. The last page of each file counts as a whole one.
 fn cache_for(listing: &Listing) -> u64 {
     let pages = listing
         .files
@@ -261,7 +266,7 @@ fn print(demo: &Demo) -> Result<()> {
         cold => format!("{cold}\n"),
     };
     output::text(&format!(
-        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, both sides {}, MAC {}\n{skipped}{cold}\n",
+        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, client and server {}, MAC {}\n{skipped}{cold}\n",
         count(demo.files),
         bytes(demo.bytes),
         demo.dir,
@@ -271,23 +276,19 @@ fn print(demo: &Demo) -> Result<()> {
         demo.wait,
         demo.mac,
     ))?;
-    let mut table = Table::new(HEADING);
-    for row in &demo.routes {
-        table.row(cells(row));
-    }
-    output::table(&table)?;
+    output::table(&figures(&demo.routes))?;
     let busy = match demo.machine.warning() {
-        Some(warning) => format!("\nTake the figures with care: {warning}.\n"),
+        Some(warning) => format!("\nTake the figures with care, because {warning}.\n"),
         None => String::new(),
     };
     output::text(&format!("\n{}\n{busy}", sentence(demo)))
 }
 
-/// What of the files the server had not read before, in words; nothing if it was all.
+/// How much of the files the server had read before, in words; empty if it was all.
 fn cold(demo: &Demo) -> String {
     match demo.warm_bytes < demo.bytes {
         true => format!(
-            "the server had read {} of them before",
+            "the server had read {} of them before the measurement",
             bytes(demo.warm_bytes)
         ),
         false => String::new(),
@@ -309,6 +310,26 @@ const HEADING: [&str; 12] = [
     "mismatches",
 ];
 
+/// The last columns, which count what seldom happens. The table leaves them out if they are zero throughout, so that it
+/// fits 100 columns.
+const SELDOM: usize = 3;
+
+/// The table of the routes.
+fn figures(routes: &[RouteRow]) -> Table {
+    let rows: Vec<Vec<String>> = routes.iter().map(cells).collect();
+    let common = HEADING.len() - SELDOM;
+    let is_shown = |column: usize| column < common || rows.iter().any(|row| row[column] != "0");
+    let shown: Vec<usize> = (0..HEADING.len())
+        .filter(|column| is_shown(*column))
+        .collect();
+    let heading: Vec<&str> = shown.iter().map(|column| HEADING[*column]).collect();
+    let mut table = Table::with(&heading);
+    for row in &rows {
+        table.row(shown.iter().map(|column| row[*column].clone()).collect());
+    }
+    table
+}
+
 fn cells(row: &RouteRow) -> Vec<String> {
     vec![
         row.route.to_owned(),
@@ -326,7 +347,7 @@ fn cells(row: &RouteRow) -> Vec<String> {
     ]
 }
 
-/// What was seen, in one sentence.
+/// The result in one sentence.
 fn sentence(demo: &Demo) -> String {
     let row = |name: &str| {
         demo.routes
@@ -348,15 +369,15 @@ fn sentence(demo: &Demo) -> String {
     };
     let changed = match sum(|r| r.changed) {
         0 => String::new(),
-        n => format!(", {} reads met files that were being changed", count(n)),
+        n => format!(", {} reads met files that somebody was changing", count(n)),
     };
     let verdict = match sum(|r| r.mismatches) {
-        0 => "every one was the file's".to_owned(),
-        n => format!("{} READS RETURNED OTHER BYTES", count(n)),
+        0 => "every byte was right".to_owned(),
+        n => format!("{} READS RETURNED WRONG BYTES", count(n)),
     };
     format!(
-        "Half of the reads took at most {} by RPC, {} guarded ({:.1}x) and {} one-sided ({:.1}x, server CPU {} a \
-         read){stale}{changed}; of {} compared, {verdict}.",
+        "The median read took {} by RPC, {} guarded ({:.1} times as fast) and {} one-sided ({:.1} times as fast, server CPU \
+         {} a read){stale}{changed}; {} were compared with the files, and {verdict}.",
         time(rpc.p50_ns),
         time(guarded.p50_ns),
         ratio(&guarded),
@@ -387,16 +408,58 @@ fn page(demo: &Demo) -> String {
     let heading = HEADING.map(str::to_owned).to_vec();
     page.table(&[heading].into_iter().chain(rows).collect::<Vec<_>>());
     page.small(&format!(
-        "{}{} files, {} below {}; pages of {}, server cache {}; both sides {}. Reading the clock ({} ns) is subtracted. \
-         Only the policy route keeps pages in the client.",
-        cold(demo),
+        "Reads of {} at random positions in {} files, {} below {}, over the fabric {}. Server cache: {}{}. While they wait, \
+         client and server {}. The axis is logarithmic. p50 and p99 are percentiles of the time of a read, from which reading the clock ({} ns) is \
+         subtracted; CPU times are per read. The columns cache, direct and rpc count where reads ended: in the client's data \
+         cache, with a direct read, or with a call. Refused are direct reads by a stale reference, which then went by RPC. \
+         Reads of files that somebody changed meanwhile are not compared. Only the policy route keeps pages in the client.",
+        bytes(demo.page_bytes),
         count(demo.files),
         bytes(demo.bytes),
         demo.dir,
-        bytes(demo.page_bytes),
+        demo.fabric,
         bytes(demo.server_cache_bytes),
+        match &*cold(demo) {
+            "" => String::new(),
+            cold => format!("; {cold}"),
+        },
         if demo.wait == "spin" { "poll" } else { "sleep" },
         demo.clock_ns,
     ));
     page.html()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(route: &'static str, stale_hits: u64) -> RouteRow {
+        RouteRow {
+            route,
+            reads: 12_345_678,
+            p50_ns: 123_456,
+            p99_ns: 123_456,
+            client_cpu_ns_per_read: 123_456,
+            server_cpu_ns_per_read: 123_456,
+            direct_hits: 12_345_678,
+            stale_hits,
+            ..RouteRow::default()
+        }
+    }
+
+    #[test]
+    fn the_table_fits_an_ordinary_terminal() {
+        let plain = figures(&[row("one-sided", 0), row("policy", 0)]).render();
+        let width = plain.lines().map(str::len).max();
+        assert!(width <= Some(100), "{plain}");
+        assert!(
+            !plain.contains("refused") && !plain.contains("mismatches"),
+            "{plain}"
+        );
+        let stale = figures(&[row("one-sided", 0), row("policy", 7)]).render();
+        assert!(
+            stale.contains("refused") && !stale.contains("changed"),
+            "{stale}"
+        );
+    }
 }

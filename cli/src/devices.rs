@@ -1,4 +1,4 @@
-//! `odafs devices`: RDMA devices, what each can do for us, and how to use it.
+//! `odafs devices`: lists RDMA devices, their capabilities, and how to use them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,18 +14,21 @@ use crate::{Usage, output};
 /// The port of NFS over RDMA.
 const PORT: u16 = 20049;
 
-/// Show RDMA devices, what each can do for us, and how to use it
+/// Show RDMA devices, their capabilities, and how to use them
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs devices
   odafs devices --json | jq '.[] | select(.one_sided == \"ordered\") | .name'
 
-Needs a program built with --features verbs. Read order: `ordered` devices answer RDMA Reads in
-the order of their posts, and each from front to back, so that a page and its stamp can be read
-in one go, where `serve --read-order` says that the network keeps the order too; else (`fence`)
-the stamp is asked for when the page is there: one round trip more. Memory windows spare a
-registration for each call with long data. On-demand paging (`serve --odp`) spares pinning the
-page cache. docs/RDMA.md is the guide.")]
+This needs a program that was built with --features verbs. docs/RDMA.md is the guide.
+
+one-sided reads   `ordered` devices answer RDMA Reads in the order of their posts, and each from
+                  front to back. A client then reads a page and its stamp in one round trip, if
+                  `serve --read-order` says that the network keeps the order too. With `fence`
+                  it asks for the stamp after it has the page: one more round trip.
+memory windows    save one registration for each call with long data
+on-demand paging  saves pinning the page cache (`serve --odp`)
+reads in, out     how many RDMA Reads a connection may have under way, as responder and requester")]
 pub struct Arguments {
     /// Print JSON
     #[arg(long)]
@@ -66,7 +69,7 @@ struct ShownPort<'a> {
     url: Vec<String>,
 }
 
-/// Lists them.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     check_built_in()?;
     let devices = verbs::devices()?;
@@ -77,7 +80,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     print(&devices)
 }
 
-/// The address to measure at: what was given, or that of the first device that has one.
+/// The address to measure at: the given one, or that of the first device that has one.
 pub fn address(given: Option<IpAddr>) -> Result<IpAddr> {
     check_built_in()?;
     if let Some(given) = given {
@@ -86,13 +89,13 @@ pub fn address(given: Option<IpAddr>) -> Result<IpAddr> {
     let devices = verbs::devices()?;
     let Some(address) = devices.iter().flat_map(Device::reachable_at).next() else {
         bail!(
-            "no port of an RDMA device is active and has an address: see `odafs devices`, or name one with --address"
+            "no RDMA device has an active port with an address: see `odafs devices`, or name an address with --address"
         );
     };
     Ok(address)
 }
 
-/// To ask for RDMA devices without the fabric is wrong usage, of whatever option or command.
+/// Asking a program that was built without the fabric for RDMA devices is wrong usage.
 fn check_built_in() -> Result<()> {
     if !verbs::BUILT_IN {
         bail!(Usage(verbs::NOT_BUILT_IN.to_owned()));
@@ -234,8 +237,8 @@ fn print_usages(devices: &[Device]) -> Result<()> {
         }
         if !any {
             output::text(&format!(
-                "\n{}: no port is active and has an address, so nothing can connect by it (ip addr add ADDR/BITS dev \
-                 INTERFACE; on InfiniBand, IPoIB and a subnet manager)",
+                "\n{}: no port is active and has an address, so nobody can connect through this device (remedy: ip addr \
+                 add ADDR/BITS dev INTERFACE; on InfiniBand, set up IPoIB and a subnet manager)",
                 device.name
             ))?;
         }

@@ -1,4 +1,4 @@
-//! `odafs doctor`: what this machine offers, what it lacks, and the remedy.
+//! `odafs doctor`: checks what this machine offers to a server, and names a remedy for each lack.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,13 +14,14 @@ use serde::Serialize;
 
 use crate::{listeners, output};
 
-/// Show what this machine offers and lacks for serving, and the remedy for each lack
+/// Check what this machine offers to a server, and name a remedy for each lack
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs doctor
   odafs doctor --json | jq '.[] | select(.state != \"ok\")'
 
-Exit status 1 if something is missing that nothing works without.")]
+States: ok; limited (it works, but more slowly or not for everyone); absent (not needed); FAILED
+(no server can run). The exit status is 1 if a check failed.")]
 pub struct Arguments {
     /// Print JSON
     #[arg(long)]
@@ -32,11 +33,11 @@ pub struct Arguments {
 enum State {
     /// As it should be.
     Ok,
-    /// Works, but less well or not for everyone.
+    /// It works, but more slowly or not for everyone.
     Limited,
-    /// Not there, and not needed for what this version does.
+    /// Missing, and not needed.
     Absent,
-    /// Nothing works without it.
+    /// Missing, and no server can run without it.
     Failed,
 }
 
@@ -60,7 +61,7 @@ impl Finding {
     }
 }
 
-/// Looks at the machine.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let findings = [
         processors(),
@@ -84,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         print(&findings)?;
     }
     if findings.iter().any(|f| f.state == State::Failed) {
-        bail!("something is missing that nothing works without");
+        bail!("no server can run here until the checks that FAILED are mended");
     }
     Ok(())
 }
@@ -114,8 +115,7 @@ fn print(findings: &[Finding]) -> Result<()> {
 fn processors() -> Finding {
     let n = odafs_bench::cpu::allowed().len();
     let state = if n > 1 { State::Ok } else { State::Limited };
-    let remedy =
-        "with one processor a client that spins keeps the server from running; let clients block";
+    let remedy = "with one processor, a client that polls (Wait::Spin) keeps the server from running; let clients block";
     Finding::new("processors", state, format!("{n}"), remedy)
 }
 
@@ -126,7 +126,7 @@ fn memory() -> Finding {
     } else {
         State::Limited
     };
-    let remedy = "the page cache takes 1 GiB by default; ask for less with --cache";
+    let remedy = "the page cache takes 1 GiB by default; name a smaller one with --cache";
     Finding::new(
         "memory",
         state,
@@ -163,7 +163,7 @@ fn memfd() -> Finding {
             "sealed memory",
             State::Failed,
             error.to_string(),
-            "the page cache is a sealed memfd: Linux 5.1 or later, not forbidden by a sandbox",
+            "the page cache is a sealed memfd, which needs Linux 5.1 or later and a sandbox that allows memfd_create",
         ),
     }
 }
@@ -173,8 +173,8 @@ fn locked_memory() -> Finding {
     let found = limit.map_or("unlimited".to_owned(), bytes);
     let enough = limit.is_none_or(|l| l >= 1 << 30) || capable(CapabilitySet::IPC_LOCK);
     let state = if enough { State::Ok } else { State::Limited };
-    let remedy = "only RDMA devices (--verbs) need locked memory, the page cache and more: ulimit -l unlimited, \
-                  LimitMEMLOCK=infinity in a systemd unit, or memlock in /etc/security/limits.conf";
+    let remedy = "only RDMA devices (--verbs) need locked memory, for the page cache and more; raise the limit with ulimit \
+                  -l unlimited, LimitMEMLOCK=infinity in a systemd unit, or memlock in /etc/security/limits.conf";
     Finding::new("locked memory", state, found, remedy)
 }
 
@@ -186,7 +186,7 @@ fn large_pages() -> Finding {
             "2 MiB pages",
             State::Limited,
             "this kernel has no transparent huge pages",
-            "direct reads work on 4 KiB pages, about a third slower at random over a large cache",
+            "direct reads work with 4 KiB pages too; random ones over a large cache are about a third slower",
         );
     };
     let (enabled, collapse) = (chosen(&enabled).to_owned(), collapse_works());
@@ -199,8 +199,8 @@ fn large_pages() -> Finding {
         "2 MiB pages",
         state,
         format!("MADV_COLLAPSE {works}; transparent huge pages: {enabled}, shmem: {shmem}"),
-        "Linux 6.1 or later with transparent huge pages puts 2 MiB pages behind the cache by itself; \
-         without them direct reads work, but random ones over a large cache are slower",
+        "from Linux 6.1 on, with transparent huge pages, the server gets 2 MiB pages for the cache by itself; without \
+         them direct reads work, but random ones over a large cache are slower",
     )
 }
 
@@ -211,7 +211,7 @@ fn chosen(line: &str) -> &str {
         .map_or("?", |(word, _)| word)
 }
 
-/// Tries it on a file in memory, as the server does on its cache.
+/// Whether MADV_COLLAPSE works on a file in memory, as the server uses it on its cache.
 fn collapse_works() -> bool {
     use odafs_bench::floors::{local, memory::LARGE_PAGE};
     let tried = || -> std::io::Result<bool> {
@@ -231,7 +231,8 @@ fn descriptors() -> Finding {
     } else {
         State::Limited
     };
-    let remedy = "every shared-memory client takes four or more: ulimit -n 65536, or LimitNOFILE=65536 in a systemd unit";
+    let remedy = "every shared-memory client takes four or more; raise the limit with ulimit -n 65536, or \
+                  LimitNOFILE=65536 in a systemd unit";
     Finding::new("open files", state, found, remedy)
 }
 
@@ -245,8 +246,8 @@ fn watches(check: &'static str, name: &str, wanted: u64) -> Finding {
         _ => State::Limited,
     };
     let remedy = format!(
-        "cached files are watched for changes made behind the server's back; unwatched ones are looked at again \
-         on each use: sysctl fs.inotify.{name}={wanted}"
+        "the server watches cached files for changes that other programs make, and checks unwatched ones again on each \
+         use; raise the limit with sysctl fs.inotify.{name}={wanted}"
     );
     Finding::new(
         check,
@@ -265,8 +266,9 @@ fn open_by_handle() -> Finding {
         true => (State::Ok, "CAP_DAC_READ_SEARCH"),
         false => (State::Limited, "no CAP_DAC_READ_SEARCH"),
     };
-    let remedy = "files are found through an index in the state directory; after a restart handles of files that \
-                  were moved meanwhile are stale. To open by handle: setcap cap_dac_read_search+ep $(which odafs)";
+    let remedy = "the server finds files through an index in the state directory; after a restart, handles of files \
+                  that were moved meanwhile are stale. To let it open files by handle: setcap \
+                  cap_dac_read_search+ep $(which odafs)";
     Finding::new("open by handle", state, found, remedy)
 }
 
@@ -277,7 +279,7 @@ fn port(check: &'static str, port: u16) -> Finding {
             check,
             State::Limited,
             format!("{port}: {error}"),
-            "a server runs there already (this one, the kernel's or another); name another port",
+            "a server already listens there (ODAFS, the kernel's or another); name another port with --nfs or --rdma",
         ),
     }
 }
@@ -318,11 +320,11 @@ fn socket() -> Finding {
     };
     let writable = rustix::fs::access(&parent, rustix::fs::Access::WRITE_OK).is_ok();
     let (state, found) = match (writable, path.exists()) {
-        (true, false) => (State::Ok, format!("{} can be made", path.display())),
+        (true, false) => (State::Ok, format!("{} can be created", path.display())),
         (true, true) => (State::Ok, format!("{} exists", path.display())),
         (false, _) => (
             State::Limited,
-            format!("{} is not writable", parent.display()),
+            format!("this user may not write to {}", parent.display()),
         ),
     };
     Finding::new(
@@ -348,8 +350,8 @@ fn rdma_devices() -> Finding {
             CHECK,
             State::Absent,
             "none",
-            "none is needed: --rdma and odafs:// are RDMA over TCP. To try --verbs with a soft one, as root: modprobe \
-             rdma_rxe && rdma link add rxe0 type rxe netdev eth0",
+            "none is needed: --rdma and odafs:// use RDMA over TCP. To try --verbs with a software device, as root: \
+             modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0",
         );
     }
     let found = names.join(", ");
@@ -364,7 +366,7 @@ fn rdma_devices() -> Finding {
             CHECK,
             State::Limited,
             found,
-            "no port is active and has an address, so nothing can connect: see `odafs devices`",
+            "no port is active and has an address, so nobody can connect: see `odafs devices`",
         ),
         Err(error) => Finding::new(CHECK, State::Limited, found, &error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! Several things to do, where one that fails does not keep the others from being done.
+//! Does something to each of several things, and goes on after a failure.
 
 use std::process::ExitCode;
 
@@ -6,15 +6,15 @@ use anyhow::Result;
 
 use crate::{exit_code, is_usage, output};
 
-/// Some failed, and each has been told already.
+/// Some failed. Each failure has been printed already.
 #[derive(Debug)]
 pub struct Told {
-    /// What was asked for could not be met in any of those that failed.
+    /// All failures were wrong usage.
     is_usage: bool,
 }
 
 impl Told {
-    /// How the process ends: with status 2 where all that failed was wrong usage.
+    /// The exit status: 2 if all failures were wrong usage, else 1.
     pub fn exit_code(&self) -> ExitCode {
         exit_code(self.is_usage)
     }
@@ -28,8 +28,8 @@ impl std::fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-/// Does it to each, and tells of those that fail as they do; where nothing more can be printed it ends. The error of a
-/// single one is handed back.
+/// Calls `act` on each, and prints the failures as they occur. If there is only one thing, its error is returned instead.
+/// The loop ends early when stdout can take no more.
 pub fn each<T>(things: &[T], mut act: impl FnMut(&T) -> Result<()>) -> Result<()> {
     if let [one] = things {
         return act(one);

@@ -20,26 +20,30 @@ use crate::{Usage, output};
   odafs get odafs+shm:///run/odafs.sock?/a.bin /tmp/     to /tmp/a.bin
   odafs get nfs://127.0.0.1/a.tar - | tar t              to stdout
 
-The local file appears under its name when it is complete, not before. A device or a pipe
-is written to.")]
+The data is written to a new file beside LOCAL (.odafs-get-...), which gets its name when it is
+complete. A get that fails or is interrupted leaves the old file as it was. If LOCAL is a device
+or a pipe, the data is written to it.")]
 pub struct Arguments {
     /// The file to copy
     #[arg(value_name = "URL", value_parser = url)]
     url: Url,
-    /// Where to: a file, a directory, or - for stdout [default: the same name here]
+    /// The destination: a file, a directory, or - for stdout [default: the same name in the current directory]
     #[arg(value_name = "LOCAL")]
     local: Option<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
 
-/// Copies.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let keep = arguments.connection.is_direct();
     let (client, path) = clients.at(&arguments.url)?;
     let Some(name) = path.file_name() else {
-        bail!(Usage(format!("{} names no file", arguments.url)));
+        bail!(Usage(format!(
+            "{} names no file; get copies one file",
+            arguments.url
+        )));
     };
     let target = match arguments.local {
         None => PathBuf::from(name),
@@ -51,7 +55,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     bail!("there is no directory {}", place.display())
                 }
-                Err(error) => bail!("cannot look at {}: {error}", place.display()),
+                Err(error) => bail!("cannot open {}: {error}", place.display()),
             }
         }
         Some(local) => local,
@@ -61,7 +65,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return copy(&file, keep, &mut output::Stdout::lock());
     }
     if target.metadata().is_ok_and(|there| !there.is_file()) {
-        // A device or a pipe is written to, never replaced.
+        // Never replace a device or a pipe: write to it.
         let mut there = std::fs::OpenOptions::new()
             .write(true)
             .open(&target)
@@ -78,7 +82,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     local.file.set_permissions(Permissions::from_mode(0o644))?;
     copy(&file, keep, &mut local.file)
         .with_context(|| format!("cannot copy to {}", target.display()))?;
-    (local.finish()).with_context(|| format!("cannot make {}", target.display()))
+    (local.finish()).with_context(|| format!("cannot create {}", target.display()))
 }
 
 fn copy(file: &File, keep_to_route: bool, out: &mut impl Write) -> Result<()> {

@@ -4,11 +4,9 @@ use std::fs;
 use std::str::FromStr;
 
 use odafs_server::config::Grantee;
-use serde::Deserialize;
 
-/// What `--one-sided-for` says of one: a user, `@` and a group, or `all`; names or numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+/// A value of `--one-sided-for`: a user, `@` and a group, or `all`. Users and groups are names or numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Named(pub Grantee);
 
 impl FromStr for Named {
@@ -25,15 +23,7 @@ impl FromStr for Named {
     }
 }
 
-impl TryFrom<String> for Named {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-/// A number, or the third field of the line that begins with the name.
+/// The id of a user or group: the number given, or the third field of the file's line that begins with the name.
 fn id(name: &str, kind: &str, file: &str) -> Result<u32, String> {
     if let Ok(id) = name.parse() {
         return Ok(id);
@@ -45,7 +35,7 @@ fn id(name: &str, kind: &str, file: &str) -> Result<u32, String> {
         found.then(|| fields.nth(1)?.parse().ok())?
     });
     id.ok_or_else(|| {
-        format!("{file} has no {kind} {name:?}; name a user, @GROUP or all, or give its number")
+        format!("{file} lists no {kind} {name:?}; name a user, @GROUP or all, or give the number")
     })
 }
 

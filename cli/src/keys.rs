@@ -20,13 +20,16 @@ pub fn keys(path: &Path) -> Result<Vec<PublicKey>> {
         match key(digits) {
             Some(key) => keys.push(key),
             None => bail!(Usage(format!(
-                "{}, line {number}: a public key is 64 hexadecimal digits",
+                "{}, line {number}: this is no public key, which has 64 hexadecimal digits",
                 path.display()
             ))),
         }
     }
     if keys.is_empty() {
-        bail!(Usage(format!("{}: there is no key in it", path.display())));
+        bail!(Usage(format!(
+            "{}: the file lists no key; write one on each line, as 64 hexadecimal digits",
+            path.display()
+        )));
     }
     Ok(keys)
 }

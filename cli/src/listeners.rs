@@ -1,4 +1,4 @@
-//! Where a server listens by default, and what stands in the way.
+//! Where a server listens by default, and what may prevent it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// NFS where nothing else is said.
+/// The default address of NFS.
 pub const DEFAULT_NFS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2049);
 
-/// NFS over RDMA where nothing else is said.
+/// The default address of NFS over RDMA.
 pub const DEFAULT_RDMA: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 20049);
 
-/// The shared-memory socket where nothing else is said:
-/// `$XDG_RUNTIME_DIR/odafs.sock`, else `/run/odafs.sock` (root) or
-/// `/tmp/odafs-UID/odafs.sock`, whose directory is made, for this user alone.
+/// The default shared-memory socket: `$XDG_RUNTIME_DIR/odafs.sock`, else `/run/odafs.sock` (root) or
+/// `/tmp/odafs-UID/odafs.sock`. In the last case, this creates the directory, for this user alone.
 pub fn default_socket() -> Result<PathBuf> {
     let directory = match default_directory() {
         Directory::There(directory) => directory,
@@ -29,11 +28,11 @@ pub fn default_socket() -> Result<PathBuf> {
 
 const SOCKET: &str = "odafs.sock";
 
-/// Where the default socket belongs.
+/// The directory of the default socket.
 enum Directory {
-    /// The system makes it.
+    /// The system creates it.
     There(PathBuf),
-    /// We make it.
+    /// The server creates it.
     Ours(PathBuf),
 }
 
@@ -51,7 +50,7 @@ fn default_directory() -> Directory {
 fn make_private(directory: &Path) -> Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(|| format!("cannot make {}", directory.display()))
+            Err(error).with_context(|| format!("cannot create {}", directory.display()))
         }
         _ => check_private(directory, &std::fs::symlink_metadata(directory)?),
     }
@@ -61,14 +60,14 @@ fn check_private(directory: &Path, found: &std::fs::Metadata) -> Result<()> {
     let me = rustix::process::geteuid().as_raw();
     if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
         bail!(
-            "{} is not a directory of this user alone: remove it, or name a socket with --shm SOCKET",
+            "{} is not a directory that belongs to this user alone (mode 0700): remove it, or name a socket with --shm SOCKET",
             directory.display()
         );
     }
     Ok(())
 }
 
-/// The default socket, and the directory in which something must be made for it. Nothing is made by asking.
+/// The default socket, and the directory in which a server would create an entry for it. This creates nothing.
 pub fn default_place() -> Result<(PathBuf, PathBuf)> {
     match default_directory() {
         Directory::There(directory) => Ok((directory.join(SOCKET), directory)),
@@ -90,8 +89,8 @@ fn place_below(directory: PathBuf) -> Result<(PathBuf, PathBuf)> {
     }
 }
 
-/// Makes sure that a socket can be made at `path`: one that a dead server left
-/// is removed, one that is answered is an error.
+/// Makes sure that a socket can be created at `path`. It removes the socket of a dead server. The socket of a live one is
+/// an error.
 pub fn clear_socket(path: &Path) -> Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return match path.parent() {
@@ -101,45 +100,45 @@ pub fn clear_socket(path: &Path) -> Result<()> {
     };
     if found.is_dir() {
         bail!(
-            "--shm {}: it is a directory; name a socket in it",
+            "--shm {}: this is a directory; name a socket in it",
             path.display()
         );
     }
     if !found.file_type().is_socket() {
         bail!(
-            "{} is in the way and is no socket: move it, or name another place with --shm",
+            "{} exists and is no socket: move it, or name another place with --shm",
             path.display()
         );
     }
     if is_answered(path)? {
         bail!(
-            "{} belongs to a server that runs: stop it, or name another socket with --shm",
+            "{} belongs to a server that runs: stop that server, or name another socket with --shm",
             path.display()
         );
     }
     std::fs::remove_file(path).with_context(|| {
         format!(
-            "cannot remove the stale socket {} (its owner may; or name another with --shm)",
+            "cannot remove the stale socket {} (only its owner may; name another socket with --shm)",
             path.display()
         )
     })
 }
 
-/// Whether there is a directory to make the socket in. One that is closed to this user is not missing.
+/// Fails unless there is a directory for the socket. A directory that this user may not search is not called missing.
 fn check_parent(path: &Path, parent: &Path) -> Result<()> {
     let (path, shown) = (path.display(), parent.display());
     match std::fs::metadata(parent) {
         Ok(found) if found.is_dir() => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(anyhow!(
-            "cannot make the socket {path}: {shown} is closed to this user; name another place with --shm"
+            "cannot create the socket {path}: {shown} is closed to this user; name another place with --shm"
         )),
         _ => Err(anyhow!(
-            "cannot make the socket {path}: there is no directory {shown}; make it, or name another place with --shm"
+            "cannot create the socket {path}: there is no directory {shown}; create it, or name another place with --shm"
         )),
     }
 }
 
-/// Whether a process listens on the socket: nobody does if the connection is refused.
+/// Whether a process listens on the socket. If the connection is refused, none does.
 fn is_answered(path: &Path) -> Result<bool> {
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Ok(true),
@@ -148,14 +147,14 @@ fn is_answered(path: &Path) -> Result<bool> {
         Err(error) if error.raw_os_error() == Some(libc::EPROTOTYPE) => Ok(probe_seqpacket(path)),
         Err(error) => Err(error).with_context(|| {
             format!(
-                "cannot look at {} (name another socket with --shm)",
+                "cannot find out whether a server listens on {} (name another socket with --shm)",
                 path.display()
             )
         }),
     }
 }
 
-/// Connecting with the right type tells a listener from a leftover.
+/// Tells a listener from a leftover by connecting with the right type.
 fn probe_seqpacket(path: &Path) -> bool {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let tried = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)

@@ -1,4 +1,4 @@
-//! What the program tells of its work on stderr.
+//! The log on stderr.
 
 use std::env::VarError;
 use std::io::IsTerminal;
@@ -9,14 +9,14 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::Usage;
 
-/// Tells what `ODAFS_LOG` asks for, warnings and errors where that is not set; in colour on a terminal alone (and where
-/// `NO_COLOR` is not set, which the formatter looks at by itself).
+/// Starts the log with the filter in `ODAFS_LOG`, or with warnings and errors if that is not set. It has colours only on a
+/// terminal, and only if `NO_COLOR` is not set (the formatter checks that itself).
 pub fn start() -> Result<()> {
     let filter = match std::env::var("ODAFS_LOG") {
         Ok(text) => filter(&text)?,
         Err(VarError::NotPresent) => filter("")?,
         Err(VarError::NotUnicode(text)) => {
-            bail!(wrong(&text.to_string_lossy(), "that is no UTF-8"))
+            bail!(wrong(&text.to_string_lossy(), "not UTF-8"))
         }
     };
     let lines = tracing_subscriber::fmt()
@@ -31,25 +31,25 @@ pub fn start() -> Result<()> {
 
 fn wrong(text: &str, why: &str) -> Usage {
     Usage(format!(
-        "ODAFS_LOG={text}: {why}; say a level (off, error, warn, info, debug, trace), or a filter such as odafs_server=debug"
+        "ODAFS_LOG={text}: {why}; give a level (off, error, warn, info, debug, trace), or a filter such as odafs_server=debug"
     ))
 }
 
 fn filter(text: &str) -> Result<EnvFilter> {
     let text = text.trim();
-    // One word that is no level would be taken for a part of the program, and silence all others.
+    // The filter would take a single word that is no level for the name of a crate, and silence all others.
     let is_word = text.chars().all(|c| c.is_ascii_alphanumeric());
-    // What stands in brackets are spans and their values, which may be anything.
+    // Brackets enclose spans and their values, which may contain anything.
     let targets = text.split(['[', '{']).next().unwrap_or(text);
     match text {
         "" => Ok(EnvFilter::new("warn")),
         _ if is_word && text.parse::<LevelFilter>().is_err() && text != "odafs" => bail!(wrong(
             text,
-            &format!("that is no level (for a part of the program: {text}=trace)")
+            &format!("not a level (to name a part of the program, write {text}=trace)")
         )),
-        // No part of a program has a hyphen in its name: it would silence all of them.
+        // No crate has a hyphen in its name here, so such a filter would silence all of them.
         _ if targets.contains('-') => {
-            bail!(wrong(text, "names have underscores in place of hyphens"))
+            bail!(wrong(text, "names have underscores instead of hyphens"))
         }
         _ => EnvFilter::try_new(text).map_err(|error| wrong(text, &error.to_string()).into()),
     }

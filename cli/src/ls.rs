@@ -22,13 +22,14 @@ use crate::output;
   odafs ls -l nfs://127.0.0.1:2049/data nfs://127.0.0.1:2049/logs
   odafs ls --json nfs://127.0.0.1/ | jq '.[].entries[].name'
 
-In names, a backslash is printed as \\\\, control characters as \\n or \\u{1b}, and a byte that
-is no UTF-8 as \\xff. With --json such a name has a name_bytes too, as a URL has it.")]
+Names are sorted by their bytes. In names, a backslash is printed as \\\\, control characters as
+\\n or \\u{1b}, and bytes that are not UTF-8 as \\xff. In JSON, a name that is not UTF-8 also has
+`name_bytes`, percent-encoded as in a URL. Times are UTC.")]
 pub struct Arguments {
     /// Directories (or files) to list
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Mode, owner, size and time of each
+    /// Print kind, mode, links, owner, group, size and time of the last change too
     #[arg(short, long)]
     long: bool,
     /// Print JSON
@@ -49,7 +50,7 @@ struct Entry {
     #[serde(skip)]
     raw: OsString,
     name: String,
-    /// All of the name, as a URL has it, where `name` cannot tell it: it is no UTF-8.
+    /// The name in the percent-encoding of URLs. Only names that are not UTF-8 have it, because `name` is lossy there.
     #[serde(skip_serializing_if = "Option::is_none")]
     name_bytes: Option<String>,
     file_id: u64,
@@ -69,7 +70,7 @@ impl Entry {
     }
 }
 
-/// What is known about a file, as the tables and JSON of `ls` and `stat` have it.
+/// The attributes of a file, as `ls` and `stat` print them in tables and JSON.
 #[derive(Serialize)]
 pub struct Facts {
     /// `file`, `directory`, `link`, …
@@ -86,11 +87,11 @@ pub struct Facts {
     pub size: u64,
     /// Bytes on disk.
     pub used: u64,
-    /// Last change of its data, in seconds since 1970 and nanoseconds.
+    /// Last change of the data, in UTC (RFC 3339).
     pub modified: String,
-    /// Last change of its attributes.
+    /// Last change of the attributes, in UTC.
     pub changed: String,
-    /// Last access.
+    /// Last access, in UTC.
     pub accessed: String,
 }
 
@@ -152,13 +153,13 @@ pub fn date(time: SystemTime) -> String {
     )
 }
 
-/// Lists.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut listed = Vec::new();
     let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
-        let metadata = client.stat(&path)?;
+        let metadata = (client.stat(&path)).map_err(|error| error.about("ls", &path))?;
         let mut entries = Vec::new();
         if metadata.is_dir() {
             for entry in client.read_dir(&path)? {

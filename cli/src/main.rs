@@ -1,5 +1,4 @@
-//! The command `odafs`: serves a directory, reads and writes files on a
-//! server, and measures both.
+//! The command `odafs`: it serves a directory, reads and writes files on a server, and measures both.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -48,24 +47,31 @@ use clap::{Parser, Subcommand};
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  odafs demo                                      see what it does, on files made for it
+  odafs demo                                      compare the routes, on generated files
   odafs serve /srv/data                           serve a directory to this machine
   odafs ls odafs+shm:///run/odafs.sock?/          list it, over shared memory
-  odafs cat --why nfs://127.0.0.1/notes.txt       the route of each read, and why
-  odafs mount odafs+shm:///run/odafs.sock?/ /mnt  mount it, for all programs
-  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
-                                                  mount it with the kernel's own client
+  odafs cat --why nfs://127.0.0.1/notes.txt       show the route of each read, and the reason
+  odafs mount odafs+shm:///run/odafs.sock?/ /mnt  mount it through FUSE, for all programs
+  mount -t nfs -o port=2049 127.0.0.1:/ /mnt      mount it with the kernel's NFS client
 
 URLs:
-  odafs+shm:///PATH                               shared memory here, by the default socket
-  odafs+shm:///SOCKET?/PATH                       by another, such as /run/data.sock?/
-  odafs+shm://%2FSOCKET/PATH                      the same: %2Frun%2Fdata.sock/
-  odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]    RDMA over TCP (port 20049)
+  odafs+shm:///PATH                               shared memory, through the default socket
+  odafs+shm:///SOCKET?/PATH                       through another one: /run/data.sock?/
+  odafs+shm://%2FSOCKET/PATH                      the same, encoded: %2Frun%2Fdata.sock/
+  odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]    RDMA over TCP, no hardware (port 20049)
   odafs+verbs://HOST[:PORT]/PATH[?mountport=N]    an RDMA device (port 20049; docs/RDMA.md)
-  nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server
+  nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server (port 2049)
+  PATH begins with the name of the export (`odafs serve --export`), which is / by default.
+  mountport=N is the port of MOUNT, on servers other than ours. crc=1 adds checksums.
 
-Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug has a server tell more on
-stderr; clients log only what goes wrong below them: `odafs cat --why` shows what they do."
+In the PATH of a URL, write % as %25 and ? as %3F (percent-encoding, RFC 3986).
+
+Sizes take a unit, as in 512MiB (B, KiB, MiB, GiB, TiB); a bare number is bytes. Times take a
+unit, as in 50us (ns, us, ms, s, min, h); a bare number is seconds where an option allows one.
+
+Exit status: 0 success, 1 failure, 2 wrong usage. With ODAFS_LOG=info or debug, a server logs
+more to stderr (the default is warn). Clients log only failures of their connections;
+`odafs cat --why` shows how they read."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -96,7 +102,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| end_with(&error));
     let result = logs::start().and_then(|()| match cli.command {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
@@ -130,31 +136,60 @@ fn main() -> ExitCode {
     }
 }
 
-/// How a process ends that failed.
+/// Prints clap's error, or the help that was asked for, and ends. An error of the standard library's numbers is put into
+/// words that say what to give instead.
+fn end_with(error: &clap::Error) -> ! {
+    const WORDS: [(&str, &str); 4] = [
+        ("invalid digit found in string", "give a whole number"),
+        (
+            "cannot parse integer from empty string",
+            "give a whole number",
+        ),
+        (
+            "number too large to fit in target type",
+            "the number is too large",
+        ),
+        (
+            "number too small to fit in target type",
+            "the number is too small",
+        ),
+    ];
+    let said = error.render().to_string();
+    match WORDS.into_iter().find(|(theirs, _)| said.contains(theirs)) {
+        Some((theirs, ours)) => {
+            eprint!("{}", said.replace(theirs, ours));
+            std::process::exit(error.exit_code())
+        }
+        None => error.exit(),
+    }
+}
+
+/// The exit status of a command that failed.
 fn exit_code(is_usage: bool) -> ExitCode {
     ExitCode::from(if is_usage { 2 } else { 1 })
 }
 
-/// Whether it is what was asked for that cannot be, however all else stands: so is a fabric that this program lacks.
+/// Whether the request itself was wrong, so that no change of the environment helps. A fabric that this program was
+/// built without counts too.
 fn is_usage(error: &anyhow::Error) -> bool {
     let lacks = |error| matches!(error, &odafs::ConnectError::NoFabric { .. });
     error.is::<Usage>() || error.downcast_ref().is_some_and(lacks)
 }
 
-/// Asked for in a way that cannot be met: the process ends with status 2.
+/// A request that cannot be met as given. The process exits with status 2.
 #[derive(Debug)]
 struct Usage(String);
 
 impl Usage {
-    /// Refuses none of something: then nothing would be measured.
+    /// Refuses zero, with which nothing would be measured.
     fn unless_none(option: &str, is_none: bool) -> Result<(), Self> {
         match is_none {
-            true => Err(Self(format!("{option}: more than none is needed"))),
+            true => Err(Self(format!("{option}: must be more than 0"))),
             false => Ok(()),
         }
     }
 
-    /// The same for a time.
+    /// Refuses a time of zero.
     fn unless_no_time(option: &str, time: Option<std::time::Duration>) -> Result<(), Self> {
         Self::unless_none(option, time.is_some_and(|time| time.is_zero()))
     }
@@ -173,7 +208,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// What is written by hand below the options is not wrapped a second time, which leaves stubs.
+    /// clap wraps at 98 columns. A longer line of the hand-written help would be wrapped and leave a stub.
     #[test]
     fn help_fits_its_width() {
         fn check(command: &clap::Command) {

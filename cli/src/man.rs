@@ -1,4 +1,4 @@
-//! `odafs man`: the manual pages of this command line.
+//! `odafs man`: writes the manual pages of this command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use clap_mangen::Man;
 
 use crate::Cli;
 
-/// Write the manual pages of this program to a directory
+/// Write this program's manual pages to a directory
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs man /usr/local/share/man/man1      then: man odafs, man odafs-serve
   odafs man . && man ./odafs-serve.1       to look at one
 
-There is a page for each command: odafs.1, odafs-serve.1, odafs-bench-latency.1 and so on.")]
+Each command has a page: odafs.1, odafs-serve.1, odafs-bench-latency.1 and so on.")]
 pub struct Arguments {
-    /// Where to write them; it is made if it is missing
+    /// Where to write them; the directory is created if it is missing
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
-/// Writes the pages.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -34,7 +34,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         })
 }
 
-/// Writes the page of a command, and those of the commands below it.
+/// Writes the page of a command and those of its subcommands.
 fn write(command: &Command, directory: &Path) -> io::Result<()> {
     let page = Man::new(command.clone());
     let mut text = Vec::new();
@@ -45,7 +45,7 @@ fn write(command: &Command, directory: &Path) -> io::Result<()> {
     below.try_for_each(|command| write(command, directory))
 }
 
-/// The help that was written by hand, below the options, keeps its lines: examples are among them.
+/// Keeps the line breaks of the hand-written help below the options, which contains examples.
 fn with_lines_kept(page: &str) -> String {
     const EXTRA: &str = ".SH EXTRA\n";
     let Some((before, extra)) = page.split_once(EXTRA) else {

@@ -1,4 +1,4 @@
-//! `odafs mkdir`: makes directories.
+//! `odafs mkdir`: creates directories.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,23 +10,23 @@ use odafs::{Client, Url};
 use crate::connection::{Clients, ConnectionArguments, check_directory, url};
 use crate::each::each;
 
-/// Make directories
+/// Create directories
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs mkdir nfs://127.0.0.1/inbox
   odafs mkdir -p nfs://127.0.0.1/a/b/c")]
 pub struct Arguments {
-    /// Directories to make
+    /// Directories to create
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Missing parents too; no error if it exists
+    /// Create missing parents too; a directory that exists is no error
     #[arg(short, long)]
     parents: bool,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
 
-/// Makes.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     each(&arguments.urls, |url| {
@@ -46,7 +46,7 @@ fn make_all(client: &Client, path: &Path) -> Result<()> {
         .collect();
     for directory in missing.into_iter().rev() {
         match client.mkdir(directory) {
-            // Somebody else may have made it meanwhile.
+            // Somebody else may have created it meanwhile.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 check_directory(client, directory)?;
             }

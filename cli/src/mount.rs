@@ -15,65 +15,67 @@ use crate::connection::{RouteName, url};
 use crate::signals::Signals;
 use crate::{Usage, units};
 
-/// Mount a server's directory
+/// Mount a server's directory through FUSE, for all programs
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs mount odafs+shm:///run/odafs.sock?/ /mnt
-      all programs use the files; `umount /mnt` ends it
+      all programs can use the files; `umount /mnt` unmounts them
   odafs mount --read-only nfs://192.0.2.1/data /mnt
-      those of any server of NFS version 3
+      mount a directory of any NFS version 3 server
   odafs mount --cache off odafs+shm:/// /mnt
-      each read asks the server
+      ask the server for each read
 
-It returns when it is mounted, and a process in the background answers the kernel. SIGTERM, SIGINT
-and SIGHUP (unless it is ignored, as under nohup) unmount. If a program has files open there, they
-hide the directory and wait until those are closed; one more, a second or later, ends at once.
-What goes wrong once it is mounted is said nowhere; with --foreground, on stderr.
+The command returns when the directory is mounted. A process in the background answers the
+kernel. SIGTERM, SIGINT and SIGHUP (unless it is ignored, as under nohup) unmount. If a program
+has files open there, the directory disappears and the process waits until they are closed; a
+second signal, at least a second later, ends it at once. Errors after the mount are shown only
+with --foreground.
 
-In /etc/fstab, where mount.odafs is in /sbin:
+In /etc/fstab, if mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
 
-Options of -o: ro, rw, cache=MODE, allow_other, route=ROUTE, deadline=TIME, threads=N, [no]suid,
-[no]dev, [no]exec. Those that are mount(8)'s own (_netdev, noauto, nofail, x-*) have no effect
-here.
+Options of -o: ro, rw, cache=MODE, allow_other, route=ROUTE, deadline=TIME, threads=N (1 to 256),
+[no]suid, [no]dev, [no]exec. The options of mount(8) itself (_netdev, noauto, nofail, x-*) are
+accepted and have no effect.
 
-If the server does not answer, calls wait for the deadline and then fail with EIO. After the
-process was killed, `umount -l DIR` clears the directory. bindings/mount/README.md says what
+If the server does not answer, calls wait for the deadline and then fail with EIO. If the
+process was killed, `umount -l DIR` clears the directory. bindings/mount/README.md describes what
 programs see.")]
 pub struct Arguments {
-    /// What to mount: a directory on a server
+    /// The directory on a server to mount
     #[arg(value_name = "URL", value_parser = source)]
     source: Source,
-    /// The directory here that it appears on
+    /// The local directory where it appears
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Refuse changes
     #[arg(long)]
     read_only: bool,
-    /// What the kernel keeps of files
+    /// What the kernel caches
     #[arg(long, value_enum, default_value = "close-to-open", value_name = "MODE")]
     cache: CacheName,
-    /// Let other users in, as far as modes allow; always so if root mounts
+    /// Let other users in, as far as the modes of the files allow; root's mounts always do
     #[arg(long)]
     allow_other: bool,
-    /// Stay in the foreground, and say there what goes wrong
+    /// Stay in the foreground, and print errors to stderr
     #[arg(long)]
     foreground: bool,
-    /// Options as in /etc/fstab, with commas in between; they go before the others
+    /// Options as in /etc/fstab, separated by commas; they take precedence over the other options
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// The background process, which says on stdout when it is mounted
+    /// Run as the background process, which reports on stdout when the directory is mounted
     #[arg(long, hide = true)]
     in_background: bool,
-    /// How reads travel
+    /// How to read
     #[arg(long, value_enum, default_value = "policy", value_name = "ROUTE")]
     route: RouteName,
-    /// Give a call up after this long
+    /// How long to wait for the answer to a call; a bare number is seconds
     #[arg(long, value_parser = units::duration, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
 }
 
-/// A URL, and how it was written. /proc/mounts has that: `mount -a` finds there what /etc/fstab says.
+/// A URL, and the text that the user wrote. /proc/mounts shows that text, so that `mount -a` recognizes a line of
+/// /etc/fstab there.
 #[derive(Clone)]
 struct Source {
     url: Url,
@@ -87,26 +89,26 @@ fn source(text: &str) -> Result<Source, String> {
     })
 }
 
-/// What the kernel keeps, by name.
+/// What the kernel caches, by name.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum CacheName {
-    /// Pages, checked when a file is opened; names and attributes for 1 s
+    /// Pages, which are checked when a file is opened, and names and attributes for 1 s
     CloseToOpen,
     /// Nothing
     Off,
 }
 
-/// All that the command line and `-o` ask for.
+/// The options of the command line and of `-o` together.
 struct Asked {
     mount: odafs_mount::Options,
     route: Route,
     deadline: Duration,
 }
 
-/// What the background process writes when it is mounted.
+/// What the background process writes to stdout when the directory is mounted.
 const MOUNTED: &[u8] = b"mounted\n";
 
-/// Mounts.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let asked = asked(&arguments)?;
     if arguments.foreground || arguments.in_background {
@@ -116,7 +118,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
 }
 
-/// Starts this program anew in the background, and waits until it has mounted or failed.
+/// Starts this program again in the background, and waits until that has mounted or failed.
 fn in_background() -> Result<()> {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
@@ -135,14 +137,14 @@ fn in_background() -> Result<()> {
     if told == MOUNTED {
         return Ok(());
     }
-    // It has said why on stderr.
+    // The child has printed the reason to stderr.
     let status = child.wait()?;
     std::process::exit(status.code().unwrap_or(1));
 }
 
-/// Mounts, and answers the kernel until it is unmounted.
+/// Mounts the directory, and answers the kernel until it is unmounted.
 fn answer(arguments: &Arguments, asked: Asked) -> Result<()> {
-    // Signals are taken over before anything is mounted: none is lost in between.
+    // Take over the signals before mounting, so that none is lost in between.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -163,26 +165,28 @@ fn answer(arguments: &Arguments, asked: Asked) -> Result<()> {
     std::thread::spawn(move || {
         runtime.block_on(signals.next());
         if let Err(error) = unmounter.unmount() {
-            eprintln!("odafs: {error}; hidden, and gone when the last file there is closed");
+            eprintln!(
+                "odafs: {error}; the directory is hidden now, and unmounted when the last file in it is closed"
+            );
             if let Err(error) = unmounter.detach() {
                 eprintln!("odafs: cannot unmount: {error}");
             }
         }
         runtime.block_on(signals.again());
-        eprintln!("odafs: told twice, ending at once");
+        eprintln!("odafs: second signal: ending at once");
         std::process::exit(1);
     });
     Mounted::wait(mounted).context("the kernel's device failed")
 }
 
-/// Tells the process that waits that it is mounted, and leaves its terminal and directory alone from then on.
+/// Tells the waiting process that the directory is mounted, and leaves its terminal and working directory.
 fn leave() -> Result<()> {
     let null = std::fs::File::options()
         .read(true)
         .write(true)
         .open("/dev/null")?;
-    // It fails for who leads a group of processes. What `in_background` started leads none, so that is a program that asked for
-    // --in-background itself: it stays in its session.
+    // This fails for the leader of a process group. A process that `in_background` started leads none. So the caller
+    // asked for --in-background itself, and stays in its session.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
     rustix::stdio::dup2_stderr(&null)?;
@@ -211,7 +215,7 @@ fn asked(arguments: &Arguments) -> Result<Asked> {
         take(&mut asked, option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
     }
     if asked.deadline.is_zero() {
-        bail!(Usage("deadline: more than none is needed".to_owned()));
+        bail!(Usage("deadline: must be more than 0".to_owned()));
     }
     Ok(asked)
 }
@@ -246,10 +250,10 @@ fn take(asked: &mut Asked, option: &str) -> Result<(), String> {
         ("threads", Some(value)) => {
             mount.threads = match value.parse() {
                 Ok(threads @ 1..=256) => threads,
-                _ => return Err("a number from 1 to 256".to_owned()),
+                _ => return Err("give a number from 1 to 256".to_owned()),
             }
         }
-        // What mount(8) and systemd keep for themselves, and what is so anyway.
+        // Options for mount(8) and systemd, and options that describe what is so anyway.
         (
             "defaults"
             | "_netdev"
@@ -273,9 +277,12 @@ fn take(asked: &mut Asked, option: &str) -> Result<(), String> {
         ("comment", Some(_)) => {}
         _ if name.starts_with("x-") => {}
         ("remount", None) => {
-            return Err("a mount does not change; unmount and mount again".to_owned());
+            return Err(
+                "a mounted directory cannot change its options; unmount it and mount it again"
+                    .to_owned(),
+            );
         }
-        _ => return Err("no such option (`odafs mount --help` has them)".to_owned()),
+        _ => return Err("no such option (`odafs mount --help` lists them)".to_owned()),
     }
     Ok(())
 }

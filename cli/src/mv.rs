@@ -1,4 +1,4 @@
-//! `odafs mv`: renames.
+//! `odafs mv`: renames files and directories.
 
 use std::io::ErrorKind;
 
@@ -17,30 +17,31 @@ use crate::connection::{
   odafs mv nfs://127.0.0.1/draft.txt nfs://127.0.0.1/final.txt
   odafs mv nfs://127.0.0.1/a.txt nfs://127.0.0.1/archive/     keeps its name
 
-What bears the new name is replaced. A new name that ends in a slash is a directory's: one to
-move into, or that of a directory that is renamed.")]
+A file that already has the new name is replaced. If the new name ends in a slash, it must be a
+directory to move into, or the new name of a directory.")]
 pub struct Arguments {
-    /// The file
-    #[arg(value_name = "URL", value_parser = url)]
+    /// The file or directory
+    #[arg(value_name = "FROM", value_parser = url)]
     from: Url,
-    /// Its new name, or a directory to move it to; on the same server
-    #[arg(value_name = "URL", value_parser = url)]
+    /// Its new name, or a directory to move it into; on the same server
+    #[arg(value_name = "TO", value_parser = url)]
     to: Url,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
 
-/// Renames.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.from.server != arguments.to.server {
         bail!(Usage(
-            "both URLs must name the same server; between servers use get and put".to_owned()
+            "both URLs must name the same server, by the same scheme; to move a file between servers, use get and put"
+                .to_owned()
         ));
     }
     let mut clients = Clients::new(arguments.connection.options());
     let (client, from) = clients.to(&arguments.from)?;
     if wants_directory(&from) {
-        stat_itself(&client, &from)?;
+        stat_itself(&client, &from, "mv")?;
     }
     let mut to = path(&arguments.to);
     let mut into = client.stat_link(&to).is_ok_and(|m| m.is_dir());
@@ -56,6 +57,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if into && let Some(name) = from.file_name() {
         to.push(name);
     }
-    client.rename(from, to)?;
-    Ok(())
+    let moved = client.rename(&from, to);
+    moved.map_err(|error| error.about("mv", &from).into())
 }

@@ -1,4 +1,4 @@
-//! Tells a service manager how the server stands, as sd_notify(3) does.
+//! Tells a service manager the state of the server, as sd_notify(3) does.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// What there is to tell.
+/// The state of the server.
 #[derive(Clone, Copy, Debug)]
 pub enum State {
     /// All listeners are open.
@@ -15,8 +15,7 @@ pub enum State {
     Stopping,
 }
 
-/// Tells whoever waits at `$NOTIFY_SOCKET`; nobody, where that is not set. A server is none the worse if this fails, so the
-/// error is only logged.
+/// Tells the manager that waits at `$NOTIFY_SOCKET`, if that is set. A failure is printed and does not stop the server.
 pub fn tell(state: State) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
         return;

@@ -1,4 +1,4 @@
-//! What goes to stdout and stderr: tables, JSON, progress.
+//! Output to stdout and stderr: tables, JSON, errors and progress.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +23,7 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// As [`json`], of what there is of several; nothing where the one that was asked for failed.
+/// Prints `values` as JSON, as [`json`] does; prints nothing if there are none because of a failure.
 pub fn json_of_some<T: Serialize>(values: &[T], all: &Result<()>) -> Result<()> {
     match values.is_empty() && all.is_err() {
         true => Ok(()),
@@ -31,14 +31,14 @@ pub fn json_of_some<T: Serialize>(values: &[T], all: &Result<()>) -> Result<()> 
     }
 }
 
-/// Says on stderr that a `--seconds`, say, of a measurement is too short to mean anything: each of its rows wants so long in
-/// all.
+/// Warns on stderr if the time given for a measurement, such as `--seconds`, is too short to mean anything. Each of the
+/// `rows` needs the time `each`.
 pub fn warn_if_short(option: &str, given: Duration, rows: u32, each: Duration) {
     let needed = each * rows;
     if given < needed {
         let many = if rows == 1 { "" } else { "s" };
         eprintln!(
-            "odafs: {option} {}: too short, the figures mean little; {rows} row{many} want{} {} or more",
+            "odafs: {option} {}: too short, so the figures mean little; {rows} row{many} need{} {} s or more",
             given.as_secs_f64(),
             if rows == 1 { "s" } else { "" },
             (needed.as_secs_f64() * 10.0).ceil() / 10.0
@@ -46,7 +46,7 @@ pub fn warn_if_short(option: &str, given: Duration, rows: u32, each: Duration) {
     }
 }
 
-/// Prints a report as JSON, and on stderr that the machine was busy, if it was. (Tables say it in their heads.)
+/// Prints a report as JSON, and a warning to stderr if the machine was busy. (Tables have that warning in their heads.)
 pub fn report(report: &impl Serialize, machine: &Machine) -> Result<()> {
     if let Some(warning) = machine.warning() {
         eprintln!("odafs: {warning}");
@@ -65,19 +65,18 @@ pub fn text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether it failed because whoever read our output has had enough of it
-/// (`odafs cat URL | head`), which is no failure.
+/// Whether the error is that the reader of stdout has closed it (`odafs cat URL | head`), which is no failure.
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
     of_system(error) == Some(io::ErrorKind::BrokenPipe)
 }
 
-/// Whether it failed on this side, as a full disk behind stdout does: what else is printed fails too.
+/// Whether the error comes from this side, such as a full disk behind stdout. Further output would fail too.
 pub fn is_over(error: &anyhow::Error) -> bool {
     of_system(error).is_some()
 }
 
-/// What this system said. What it said of a connection to a server is wrapped in one of the client's errors, and does not
-/// reach the chain bare.
+/// The error of this system in a chain. Errors of a connection to a server are wrapped in the client's errors, and do not
+/// appear bare.
 fn of_system(error: &anyhow::Error) -> Option<io::ErrorKind> {
     error.chain().find_map(|cause| {
         let json = cause
@@ -87,11 +86,11 @@ fn of_system(error: &anyhow::Error) -> Option<io::ErrorKind> {
     })
 }
 
-/// Writes to stdout, and says so where that fails.
+/// Stdout, whose errors say that stdout failed.
 pub struct Stdout(io::StdoutLock<'static>);
 
 impl Stdout {
-    /// Stdout, for this thread alone.
+    /// Locks stdout for this thread.
     pub fn lock() -> Self {
         Self(io::stdout().lock())
     }
@@ -111,7 +110,8 @@ impl Write for Stdout {
     }
 }
 
-/// An error and its causes, each told once: many tell their own.
+/// An error and its causes in one line, each cause once, since many errors already include theirs. The numbers of system
+/// errors are left out: their words are enough.
 pub fn causes(error: &anyhow::Error) -> String {
     let mut told = error.to_string();
     for cause in error.chain().skip(1) {
@@ -120,10 +120,26 @@ pub fn causes(error: &anyhow::Error) -> String {
             told = format!("{told}: {cause}");
         }
     }
-    told
+    without_error_numbers(&told)
 }
 
-/// A bar over `length` bytes on stderr; nothing unless that is a terminal.
+/// Removes each ` (os error N)`, which the standard library adds to the words of a system error.
+pub fn without_error_numbers(text: &str) -> String {
+    const BEGIN: &str = " (os error ";
+    let mut parts = text.split(BEGIN);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                plain += rest;
+            }
+            _ => plain = plain + BEGIN + part,
+        }
+    }
+    plain
+}
+
+/// A progress bar over `length` bytes on stderr. It is shown only on a terminal.
 pub fn byte_progress(length: u64, what: &str) -> ProgressBar {
     bar(
         length,
@@ -132,7 +148,14 @@ pub fn byte_progress(length: u64, what: &str) -> ProgressBar {
     )
 }
 
-/// A bar over `length` steps on stderr; nothing unless that is a terminal.
+/// A progress bar over a length of time on stderr, whose position is in milliseconds. It is shown only on a terminal.
+pub fn time_progress(length: Duration, what: &str) -> ProgressBar {
+    let seconds = length.as_secs_f64();
+    let template = format!("{{msg:<12}} {{wide_bar}} {{elapsed:>4}} of {seconds} s");
+    bar(length.as_millis() as u64, what, &template)
+}
+
+/// A progress bar over `length` steps on stderr. It is shown only on a terminal.
 pub fn step_progress(length: u64, what: &str) -> ProgressBar {
     bar(
         length,
@@ -150,8 +173,8 @@ fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
     bar
 }
 
-/// A name for a table: control characters and what is no UTF-8 as escapes, so that no name can steer the terminal, and
-/// backslashes too, so that no two names look the same.
+/// A name for a table. Control characters and bytes that are not UTF-8 become escapes, so that no name can control the
+/// terminal. Backslashes do too, so that no two names look the same.
 pub fn printable(name: &OsStr) -> String {
     let mut printed = String::new();
     for chunk in name.as_encoded_bytes().utf8_chunks() {
@@ -168,19 +191,19 @@ pub fn printable(name: &OsStr) -> String {
     printed
 }
 
-/// A file that is written beside its place and moved there when it is whole: until then, what is there stays. What is no
-/// file (`/dev/stdout`, a pipe) is written itself.
+/// A file that is written beside its place and moved there when it is complete, so that the old one stays until then. A
+/// device or a pipe (`/dev/stdout`) is written directly.
 pub enum Whole {
     /// A file.
     Beside(Beside),
-    /// No file, at this path.
+    /// A device or a pipe, at this path.
     Itself(fs::File, PathBuf),
 }
 
 impl Whole {
-    /// Makes sure that it can be written.
+    /// Opens it, and fails if it cannot be written.
     pub fn begin(place: &Path) -> Result<Self> {
-        // Behind links is the file that they name.
+        // A symbolic link stays; the file to which it points is replaced.
         let place = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
         let cannot = || format!("cannot write {}", place.display());
         let found = fs::metadata(&place).ok();
@@ -213,9 +236,9 @@ impl Whole {
     }
 }
 
-/// A new file in the directory of its place, where it appears when it is finished; otherwise it is removed again.
+/// A new file in the directory of its place. It gets its name when it is finished, or else is removed.
 pub struct Beside {
-    /// To be written.
+    /// The new file.
     pub file: fs::File,
     path: PathBuf,
     place: PathBuf,
@@ -223,15 +246,15 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Makes the file, under a name that nobody else has ([`beside`]).
+    /// Creates the file under a unique name ([`beside`]).
     pub fn begin(place: &Path, what_for: &str) -> io::Result<Self> {
         if place.file_name().is_none() {
-            let why = "it names no file";
+            let why = "the path names no file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let path = beside(place, what_for);
         let gone = path.clone();
-        // If it is not removed, nothing is lost with it.
+        // A failure to remove the file loses nothing.
         let unfinished = Unfinished::new(move || drop(fs::remove_file(gone)))?;
         Ok(Self {
             file: fs::File::create_new(&path)?,
@@ -247,8 +270,8 @@ impl Beside {
     }
 }
 
-/// A name in the directory of `place` for a file that is not finished: `.odafs-`, what it is for, and 16 hexadecimal
-/// digits. It is documented: who finds one after a `kill -9` may remove it.
+/// A name in the directory of `place` for an unfinished file: `.odafs-`, its purpose, and 16 hexadecimal digits. The name
+/// is documented, so that a user who finds such a file after a `kill -9` knows that it may be removed.
 pub fn beside(place: &Path, what_for: &str) -> PathBuf {
     place.with_file_name(format!(".odafs-{what_for}-{:016x}", entropy::word()))
 }
@@ -276,6 +299,20 @@ mod tests {
             .finish("x")
             .unwrap();
         assert!(Whole::begin(&directory.path().join("no/page")).is_err());
+    }
+
+    #[test]
+    fn numbers_of_system_errors_are_left_out() {
+        let error = io::Error::from_raw_os_error(2);
+        let error = anyhow!("cannot reach b: {error} (is it there?)").context(error);
+        let said =
+            "No such file or directory: cannot reach b: No such file or directory (is it there?)";
+        assert_eq!(causes(&error), said);
+        assert_eq!(
+            without_error_numbers("a (os error x) b"),
+            "a (os error x) b"
+        );
+        assert_eq!(without_error_numbers("a (os error 2"), "a (os error 2");
     }
 
     #[test]

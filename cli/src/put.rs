@@ -25,30 +25,30 @@ const LINKS_MAX: u32 = 40;
   odafs put notes.txt nfs://127.0.0.1/inbox/            keeps its name
   tar c src | odafs put - odafs+shm:///run/odafs.sock?/src.tar
 
-When it returns, the data is on the server's stable storage. It is written to a new file
-beside the destination (.odafs-put-...), which takes the name when all of it is there: a put
-that fails or is interrupted leaves what was there as it was. So one needs the right to make
-files in that directory.
+When put returns, the data is on the server's stable storage. The data is written to a new file
+beside the destination (.odafs-put-...), which gets its name when it is complete. A put that
+fails or is interrupted leaves the old file as it was. You need the right to create files in
+that directory.
 
-A file that is replaced passes its permission bits on to the new one, and its owner and group
-if the server lets you set them; where the group is another then, it gets no permissions. Other
-hard links keep the old file, and access control lists are not kept. A symbolic link stays, and
-the file that it names is replaced.")]
+The new file gets the permission bits of the file that it replaces, and its owner and group if
+the server lets you set them. If it cannot get the group, the bits of the group are cleared.
+Other hard links keep the old file. Access control lists are lost. A symbolic link stays, and
+the file to which it points is replaced.")]
 pub struct Arguments {
     /// The local file, or - for stdin
     #[arg(value_name = "LOCAL")]
     local: PathBuf,
-    /// Where to: a file, or a directory
+    /// The destination: a file, or a directory, where the file keeps its name
     #[arg(value_name = "URL", value_parser = url)]
     url: Url,
-    /// Fail if the file exists already
+    /// Fail if the destination already exists
     #[arg(long)]
     new: bool,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
 
-/// Copies.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let local = &arguments.local;
     let (mut source, length) = open(local)?;
@@ -58,19 +58,24 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if there.is_some_and(|there| there.is_dir()) {
         let Some(name) = local.file_name().filter(|_| local != Path::new("-")) else {
             let url = &arguments.url;
-            bail!(Usage(format!("{url} is a directory: name the file too")));
+            bail!(Usage(format!(
+                "{url} is a directory; name the file in it too, because stdin has no name"
+            )));
         };
         path.push(name);
         there = find(&client, &path)?;
     }
     if arguments.new && client.stat_link(&path).is_ok() {
         bail!(
-            "{} exists already, and --new replaces nothing",
+            "{} already exists, and --new replaces nothing",
             arguments.url
         );
     }
     if there.is_some_and(|there| !there.is_file()) {
-        bail!("{} is no regular file, and is left alone", path.display());
+        bail!(
+            "{} is not a regular file, and put replaces regular files only",
+            path.display()
+        );
     }
     let replacing = Replacing {
         client: &client,
@@ -90,18 +95,18 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What a put does on the server.
+/// The destination of a put.
 struct Replacing<'a> {
     client: &'a Client,
     /// Where the file appears.
     place: &'a Path,
     /// What is there already.
     there: Option<Metadata>,
-    /// That must be nothing.
+    /// Whether nothing may be there.
     new: bool,
 }
 
-/// Has a new file written beside its place, and moves it there.
+/// Creates a new file beside its place, has `write` fill it, and moves it to its place.
 fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Result<()> {
     let (client, path) = (what.client, what.place);
     let beside = output::beside(path, "put");
@@ -111,14 +116,14 @@ fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Resu
     };
     let unfinished = Unfinished::new(undo)?;
     let made = CreateOptions {
-        // What is replaced may be for its owner's eyes alone.
+        // The file that it replaces may be private to its owner.
         mode: if what.there.is_some() { 0o600 } else { 0o644 },
         exclusive: true,
         ..CreateOptions::default()
     };
     let file = match client.create_with(&beside, &made) {
         Err(error) => {
-            // Without an answer it may be there yet; with one, it was made if only its rights could not be set.
+            // Without an answer, the file may still appear. With one, it exists if only setting its attributes failed.
             let answered = !matches!(error, PathError::Call { .. });
             let is_gone = || matches!(client.stat_link(&beside), Err(PathError::Server { .. }));
             if answered && is_gone() {
@@ -134,7 +139,7 @@ fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Resu
     }
     file.sync()?;
     if what.new {
-        // A link replaces nothing; the first name is undone.
+        // A hard link replaces nothing. `unfinished` removes the first name.
         client.hard_link(&beside, path)?;
     } else {
         unfinished.finish(|| client.rename(&beside, path))?;
@@ -142,7 +147,7 @@ fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Resu
     Ok(())
 }
 
-/// Names the file that was asked for, as nobody asked for the one beside it.
+/// Makes an error name the file that the caller asked for, not the one beside it.
 fn named(error: anyhow::Error, place: &Path) -> anyhow::Error {
     match error.downcast::<PathError>() {
         Ok(error) => error.about("put", place).into(),
@@ -153,7 +158,7 @@ fn named(error: anyhow::Error, place: &Path) -> anyhow::Error {
     }
 }
 
-/// The source, and its length as far as it is known.
+/// The source, and its length if that is known, else 0.
 fn open(local: &Path) -> Result<(Box<dyn Read>, u64)> {
     if local == Path::new("-") {
         return Ok((Box::new(std::io::stdin().lock()), 0));
@@ -162,12 +167,15 @@ fn open(local: &Path) -> Result<(Box<dyn Read>, u64)> {
     let file = fs::File::open(local).with_context(cannot)?;
     let found = file.metadata().with_context(cannot)?;
     if found.is_dir() {
-        bail!("{} is a directory; put copies one file", local.display());
+        bail!(
+            "{} is a directory; put copies one file (to copy a tree, use `odafs mount` and cp)",
+            local.display()
+        );
     }
     Ok((Box::new(file), found.len()))
 }
 
-/// What is at a path, behind symbolic links; `None`: nothing.
+/// The metadata of what is at a path, behind symbolic links. `None` if nothing is there.
 fn find(client: &Client, path: &Path) -> Result<Option<Metadata>, PathError> {
     match client.stat(path) {
         Ok(found) => Ok(Some(found)),
@@ -229,10 +237,10 @@ fn inherit(client: &Client, path: &Path, file: &File, there: &Metadata) -> Resul
             uid: Some(there.uid),
             ..Changes::default()
         };
-        // Few may give files away; then the new one is ours.
+        // Most users may not change the owner. The new file then belongs to this one.
         let _ = client.set_attributes(path, &owner);
     }
-    // Set-id bits go, as they do when a file is written to; and what the group may do, if that is another group now.
+    // Clear the set-id bits, as a write to a file does, and the group's bits if the group is another one now.
     let kept = if shared { 0o777 } else { 0o707 };
     let mode = Changes {
         mode: Some(there.mode & kept),
@@ -241,11 +249,14 @@ fn inherit(client: &Client, path: &Path, file: &File, there: &Metadata) -> Resul
     client.set_attributes(path, &mode).map(drop)
 }
 
-/// Removes what was not finished, and says so where that fails.
+/// Removes an unfinished file, and prints a message if that fails.
 fn remove(client: &Client, path: &Path) {
     match client.remove(path) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => eprintln!("odafs: {} is left there: {error}", path.display()),
+        Err(error) => eprintln!(
+            "odafs: an unfinished file stays on the server; remove it yourself: {}",
+            output::without_error_numbers(&error.to_string())
+        ),
     }
 }

@@ -1,4 +1,4 @@
-//! `odafs refs`: the references that a server would hand out.
+//! `odafs refs`: prints the references that a server hands out.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,16 +10,17 @@ use crate::connection::{Clients, ConnectionArguments, url};
 use crate::each::each;
 use crate::output;
 
-/// Show the references to pages that a server hands out
+/// Show the references to a file's pages that a server hands out
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs refs odafs+shm:///run/odafs.sock?/data.bin
   odafs refs --json odafs+shm:///run/odafs.sock?/data.bin
 
 A reference says where in the server's memory a page of a file lies. Only pages in the server's
-cache have one: read the file first (odafs cat) if there are none. Access keys are not shown.")]
+page cache have one. If there are none, read the file first (`odafs cat`). `address` and `length`
+are in bytes. The keys that grant access are not shown.")]
 pub struct Arguments {
-    /// Files
+    /// Files whose references to show
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
     /// Print JSON
@@ -48,7 +49,7 @@ struct Reference {
     epoch: u64,
 }
 
-/// Shows.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut rows = Vec::new();

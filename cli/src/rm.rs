@@ -15,36 +15,41 @@ use crate::{Usage, output};
 #[command(after_help = "Examples:
   odafs rm nfs://127.0.0.1/notes.txt
   odafs rm -d nfs://127.0.0.1/empty-directory
-  odafs rm -r nfs://127.0.0.1/tree")]
+  odafs rm -r nfs://127.0.0.1/tree
+
+It does not ask for confirmation. If one URL fails, the others are removed all the same, and the
+exit status is 1.")]
 pub struct Arguments {
-    /// What to remove; symbolic links are removed, not followed
+    /// The files to remove; symbolic links are removed, not followed
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Empty directories too
+    /// Remove empty directories too
     #[arg(short, long)]
     dir: bool,
-    /// Directories with all that they hold
+    /// Remove directories with all their contents
     #[arg(short, long)]
     recursive: bool,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
 
-/// Removes.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
-        if !stat_itself(&client, &path)?.is_dir() {
+        if !stat_itself(&client, &path, "rm")?.is_dir() {
             client.remove(&path)?;
         } else if path == Path::new(&client.server().export) {
-            bail!(Usage(format!("{url} is the export itself")));
+            bail!(Usage(format!(
+                "{url} is the export itself, which a client cannot remove"
+            )));
         } else if arguments.recursive {
             remove_tree(&client, &path)?;
         } else if arguments.dir {
             client.rmdir(&path)?;
         } else {
-            bail!("{url} is a directory; use -d if it is empty, -r to remove all that it holds");
+            bail!("{url} is a directory; use -d if it is empty, or -r to remove all its contents");
         }
         Ok(())
     })
@@ -59,7 +64,7 @@ fn remove_tree(client: &Client, root: &Path) -> Result<()> {
             continue;
         }
         pending.push((directory.clone(), true));
-        // The names are taken before the first is removed: a listing need not survive changes.
+        // Take all names before removing the first, because a listing need not survive changes.
         let entries = client
             .read_dir(&directory)?
             .collect::<Result<Vec<_>, _>>()?;

@@ -18,21 +18,30 @@ use crate::{Usage, listeners, notify};
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs serve /srv/data
-      NFS on 127.0.0.1:2049, RDMA on 127.0.0.1:20049 and shared memory, on this machine
+      serve this machine: NFS on 127.0.0.1:2049, RDMA on 127.0.0.1:20049, shared memory
   odafs serve /srv/data --nfs 0.0.0.0:2049 --allow 10.0.0.0/8 --read-only
-      NFS for a network
+      serve a network by NFS
   odafs serve /srv/data --shm /run/data.sock --cache 8GiB
-      shared memory only; programs of root and of this user read the page cache themselves
+      shared memory only; programs of root and of this user read the page cache directly
   odafs serve /srv/release.tar
-      what is in a tar archive, for reading; decompress it first
+      serve the files in a tar archive, read-only; the archive must not be compressed
   odafs serve --export /data=/srv/data --export /pub=/srv/release.tar
-      several exports with one page cache; the root / lists their names
+      several exports that share one page cache; the root / lists their names
   odafs serve --config /etc/odafs.toml
-      with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
+      take options from a TOML file, one on each line, under the same names:
+        dir = \"/srv/data\"
+        cache = \"8GiB\"
+        nfs = \"0.0.0.0:2049\"
+        shm = true
+        allow = [\"10.0.0.0/8\", \"192.0.2.7\"]
 
-When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049
-shm=/run/odafs.sock (port 0 asks for any free port; the line has the real one). SIGTERM, SIGINT
-and SIGHUP drain and end it with status 0; one more, a second or later, ends it at once.
+An address is an IP address with a port, such as 0.0.0.0:2049 for all interfaces. A port alone is
+one of the loopback interface: 2049 is 127.0.0.1:2049. Port 0 asks for any free port.
+
+When the server accepts connections, it prints one line with the real ports to stdout:
+  ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
+SIGTERM, SIGINT and SIGHUP drain the server: it finishes the calls under way and exits with
+status 0. A second signal, at least a second later, ends it at once.
 
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
@@ -40,34 +49,33 @@ Mount it on Linux, by NFS version 4.2 or by version 3:
 With --portmap ADDR:111 version 3 needs no port, and its locks hold on all machines:
   mount -t nfs -o vers=3 SERVER:/ /mnt
 
-The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a
-card is there:
+Mount it over RDMA, on a client with an RDMA card or with soft iWARP (modprobe siw; rdma link
+add siw0 type siw netdev eth0):
   mount -t nfs -o vers=3,proto=rdma,port=20049,mountport=2049,mountproto=tcp,nolock SERVER:/ /mnt
 
-With an RDMA device at the server (`odafs devices` shows them and what they can do; docs/RDMA.md
-is the guide):
+Serve by an RDMA device of this machine (`odafs devices` lists them; docs/RDMA.md is the guide):
   odafs serve /srv/data --nfs 10.0.0.1:2049 --verbs 10.0.0.1:20049 --allow 10.0.0.0/8")]
 pub struct Arguments {
-    /// Take options from this TOML file too, under the same names; the command line goes before it
+    /// Read more options from this TOML file, where they have the same names; the command line takes precedence
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// End when stdin ends, so that a server never outlives the program that started it
+    /// Exit at the end of stdin, so that a server never outlives the program that started it
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
-    /// Hand every call to a worker, for measuring what that costs
+    /// Hand every call to a worker thread, to measure what that costs
     #[arg(id = "hand_over", long = "hand-over", hide = true)]
     offload: bool,
-    /// Refused: packet traces are not in this version
+    /// Refused: this version records no packet traces
     #[arg(long, hide = true, value_name = "FILE.pcap")]
     trace: Option<PathBuf>,
     #[command(flatten)]
     options: ServeOptions,
 }
 
-const NO_TRACE: &str = "--trace: packet traces are not in this version, leave it out; \
-    `tcpdump -i any -w FILE.pcap port 2049 or port 20049` records NFS and iWARP";
+const NO_TRACE: &str = "--trace: this version records no packet traces; leave the option out, and record NFS and iWARP \
+    with `tcpdump -i any -w FILE.pcap port 2049 or port 20049`";
 
-/// Serves until told to end.
+/// Serves until a signal ends it.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.trace.is_some() {
         bail!(Usage(NO_TRACE.to_owned()));
@@ -79,7 +87,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     };
     let (options, warnings) = line.with_file(file)?;
     for warning in warnings {
-        eprintln!("odafs: without effect: {warning}");
+        eprintln!("odafs: an option of the configuration file has no effect: {warning}");
     }
     let config = ServerConfig {
         offload: arguments.offload,
@@ -88,7 +96,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some(socket) = &config.shm {
         listeners::clear_socket(socket)?;
     }
-    // Signals are taken over before the server exists: none is lost in between.
+    // Take over the signals before the server exists, so that none is lost in between.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -106,7 +114,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             runtime.block_on(ends.signals.next());
         }
         runtime.block_on(ends.signals.again());
-        eprintln!("odafs: told twice, ending at once");
+        eprintln!("odafs: second signal: ending at once, without draining");
         std::process::exit(1);
     });
     server.shutdown();
@@ -120,7 +128,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Waits for the first; true if it was a signal.
+    /// Waits for the first of them. Returns true if it was a signal.
     async fn wait(&mut self) -> bool {
         let stdin = self.stdin;
         tokio::select! {
@@ -130,11 +138,11 @@ impl Ends {
     }
 }
 
-/// A thread of its own waits: a read of stdin cannot be called off.
+/// Waits on a thread of its own, because a read of stdin cannot be cancelled.
 async fn stdin_ends() {
     let (ended, wait) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        // Whatever it was, an end or an error, nothing more comes.
+        // After an error, too, nothing more comes.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = ended.send(());
     });
@@ -163,17 +171,17 @@ fn announce(addresses: &Addresses) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
-        .context("cannot say that it is ready")
+        .context("cannot print the line `ready` to stdout")
 }
 
-/// Adds the remedy where the system's own words do not hint at it.
+/// Adds a remedy where the system's own words do not suggest one.
 fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
     let (action, option, source) = match &error {
         StartError::Config(what) => return anyhow!(Usage(what.clone())),
         StartError::State(_) => return anyhow!(error),
         StartError::Memory { asked, available } => {
             return anyhow!(
-                "a page cache of {} does not fit in memory: this process may take {} ({}); ask for less with --cache",
+                "a page cache of {} does not fit in memory: this process can use {} ({}); name a smaller one with --cache",
                 table::bytes(*asked),
                 table::bytes(available.bytes),
                 available.bound
@@ -186,40 +194,40 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
         } => (action, option, source),
     };
     if source.get_ref().is_some_and(|told| told.is::<VerbsError>()) {
-        // It has remedies of its own.
+        // These errors name their remedies themselves.
         return anyhow!(error);
     }
     let remedy = match (source.kind(), *option) {
         (ErrorKind::AddrInUse, Some("--shm")) => {
-            "a server listens there: stop it, or name another socket with --shm".to_owned()
+            "a server already listens there: stop it, or name another socket with --shm".to_owned()
         }
         (
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotFound,
             Some("--shm"),
         ) => {
-            "name a socket in a directory that this user may write with --shm".to_owned()
+            "name a socket in a directory that this user may write to with --shm".to_owned()
         }
         (ErrorKind::AddrInUse, Some("--portmap")) => {
             "rpcbind listens there, most likely: stop it (systemctl disable --now rpcbind.socket rpcbind), or leave --portmap out".to_owned()
         }
         (ErrorKind::AddrInUse, Some(option)) => format!(
-            "another program listens there: stop it, or name another address with {option} (port 0 takes any free one)"
+            "another program already listens there: stop it, or name another address with {option}; port 0 takes any free port"
         ),
         (ErrorKind::PermissionDenied, Some(option)) if low_port(option, config) => {
-            format!("ports below 1024 need root; name a higher one with {option}")
+            format!("only root may listen on ports below 1024; name a higher one with {option}")
         }
         (ErrorKind::AddrNotAvailable, Some("--verbs")) => {
-            "this machine has no such address, or no RDMA device behind it: see `odafs devices`".to_owned()
+            "this machine has no such address, or the address belongs to no RDMA device: see `odafs devices`".to_owned()
         }
         (ErrorKind::AddrNotAvailable, Some(option)) => {
-            format!("this machine has no such address; name one of its own with {option}")
+            format!("this machine has no such address; name one of its own with {option} (`ip addr` lists them)")
         }
         (ErrorKind::OutOfMemory, _) => {
-            "there is not that much memory; ask for less with --cache".to_owned()
+            "there is not enough memory; name a smaller cache with --cache".to_owned()
         }
-        // What the system says where it makes no more threads.
+        // The system's error where it creates no more threads.
         (ErrorKind::WouldBlock, _) => {
-            "there are no more threads: name fewer with --workers, or raise the limit (ulimit -u, TasksMax= of a systemd unit, --pids-limit of a container)".to_owned()
+            "this user may start no more threads: name fewer with --workers, or raise the limit (ulimit -u, TasksMax= of a systemd unit, --pids-limit of a container)".to_owned()
         }
         _ => return anyhow!(error),
     };

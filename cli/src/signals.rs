@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP: who asks a command to end, and how often.
+//! SIGTERM, SIGINT and SIGHUP: the requests to end a command.
 
 use std::io;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-/// Signals within this time of the first are the same request: one Ctrl-C reaches a program by its process group, and
-/// again by a parent that passes it on.
+/// Signals within this time of the first belong to the same request. One Ctrl-C may reach a program twice: through its
+/// process group, and from a parent that passes it on.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
 /// The signals that ask this process to end.
 pub struct Signals {
     term: Signal,
     int: Signal,
-    /// The terminal was closed; none where that is ignored, as under nohup.
+    /// The terminal was closed. `None` if the signal is ignored, as under nohup.
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Takes the signals over: from now on none ends the process by itself. To be called within a tokio runtime.
+    /// Takes over the signals. From then on, none ends the process by itself. Must be called within a tokio runtime.
     pub fn take_over() -> io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -40,7 +40,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a second request, one having come just now.
+    /// Waits for a second request. The first must have come just now.
     pub async fn again(&mut self) {
         let until = Instant::now() + ONE_REQUEST;
         while Instant::now() < until {
@@ -56,7 +56,7 @@ async fn next_of(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether whoever started this process had it ignore a signal, as the kernel tells it.
+/// Whether the kernel says that this process was started with a signal ignored.
 fn is_ignored(which: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
@@ -66,7 +66,7 @@ fn is_ignored(which: SignalKind) -> bool {
     mask.is_some_and(|mask| mask & (1 << (which.as_raw_value() - 1)) != 0)
 }
 
-/// The exit status of a process that a signal ended, as shells tell it.
+/// The exit status that shells report for a process that a signal ended.
 pub fn exit_status(of: SignalKind) -> i32 {
     128 + of.as_raw_value()
 }

@@ -1,4 +1,4 @@
-//! `odafs stat`: what is known about files.
+//! `odafs stat`: prints the attributes of files.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,16 +11,18 @@ use crate::each::each;
 use crate::ls::Facts;
 use crate::output;
 
-/// Show what is known about files
+/// Show the attributes of files
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs stat nfs://127.0.0.1/notes.txt
-  odafs stat --json odafs+shm:///run/odafs.sock?/data/table.parquet")]
+  odafs stat --json odafs+shm:///run/odafs.sock?/data/table.parquet
+
+Sizes are in bytes, modes in octal, times in UTC.")]
 pub struct Arguments {
     /// Files or directories
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Of a symbolic link itself, not of what it points to
+    /// Show a symbolic link itself, not the file to which it points
     #[arg(long)]
     link: bool,
     /// Print JSON
@@ -39,7 +41,7 @@ struct Row {
     facts: Facts,
 }
 
-/// Shows.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut rows = Vec::new();

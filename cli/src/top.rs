@@ -1,4 +1,4 @@
-//! `odafs top`: what a server does now.
+//! `odafs top`: a live view of a server.
 
 mod fetch;
 mod figures;
@@ -23,28 +23,28 @@ use report::Report;
 use screen::Screen;
 use view::Look;
 
-/// Show what a server does now: calls, routes, hit rates, queues, clients and slow calls
+/// Watch a server: calls, routes, hit rates, queues, clients and slow calls
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs serve /srv/data --metrics 127.0.0.1:9049     a server that can be watched
-  odafs top                                          watch it; q or Ctrl-C ends it
-  odafs top 10.0.0.1:9049 --interval 5               another server, every five seconds
-  odafs top --once                                   one interval, as text
-  odafs top --json | jq .calls_per_second            one interval, for a script
+  odafs serve /srv/data --metrics 127.0.0.1:9049     start a server that can be watched
+  odafs top                                          watch it; q or Ctrl-C quits
+  odafs top 10.0.0.1:9049 --interval 5               watch another one, every five seconds
+  odafs top --once                                   print one interval as text
+  odafs top --json | jq .calls_per_second            print one interval for a script
 
-It asks the server for /metrics and /top.json over HTTP. What the figures mean is in
-docs/OPERATIONS.md. NO_COLOR is honoured.")]
+The command asks the server for /metrics and /top.json over HTTP. docs/OPERATIONS.md explains the
+figures. If NO_COLOR is set, headings are not bold.")]
 pub struct Arguments {
-    /// Address of the server's metrics (its option --metrics), or their URL
+    /// Address of the server's metrics (its option --metrics), or the URL of the metrics
     #[arg(value_name = "HOST:PORT|URL", default_value = "127.0.0.1:9049", value_parser = Source::parse)]
     server: Source,
-    /// Print one interval as text, and end
+    /// Print one interval as text, and exit
     #[arg(long)]
     once: bool,
-    /// Print one interval as JSON, and end
+    /// Print one interval as JSON, and exit
     #[arg(long)]
     json: bool,
-    /// How often to look: 0.1 to 3600 seconds, or with a unit
+    /// Time between samples, 0.1 to 3600 seconds; a bare number is seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 }
@@ -53,11 +53,11 @@ fn interval(text: &str) -> Result<Duration, String> {
     let time = units::duration(text)?;
     match (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
         true => Ok(time),
-        false => Err("an interval is 0.1 to 3600 seconds".to_owned()),
+        false => Err("give an interval of 0.1 to 3600 seconds".to_owned()),
     }
 }
 
-/// Shows.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let Arguments {
         server,
@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     runtime.block_on(watch(server, interval))
 }
 
-/// What happens in an interval from now on.
+/// Prints what happens in one interval from now on.
 fn print_one(server: &Source, interval: Duration, json: bool) -> Result<()> {
     let take = || Sample::take(server).map_err(|why| anyhow!("cannot watch {server}: {why}"));
     let before = take()?;
@@ -98,7 +98,7 @@ fn print_one(server: &Source, interval: Duration, json: bool) -> Result<()> {
     output::text(&(lines.join("\n") + "\n"))
 }
 
-/// Draws until the user has had enough.
+/// Draws until the user quits.
 async fn watch(server: Source, interval: Duration) -> Result<()> {
     let mut signals = Signals::take_over()?;
     let mut resized = signal(SignalKind::window_change())?;
@@ -127,13 +127,13 @@ async fn watch(server: Source, interval: Duration) -> Result<()> {
                     shown = Shown::Waiting(why);
                     last = None;
                 }
-                None => return Err(anyhow!("the thread that asks the server has ended")),
+                None => return Err(anyhow!("the thread that asks the server has panicked")),
             },
         }
     }
 }
 
-/// What is on the screen.
+/// The contents of the screen.
 enum Shown {
     Report(Box<Report>),
     /// The server does not answer, for this reason.
@@ -149,8 +149,8 @@ impl Shown {
     }
 }
 
-/// Samples, one an interval, from a thread of their own: a server that does not answer holds up nothing here. While
-/// the terminal takes nothing (Ctrl-S), one sample waits and no more are taken.
+/// Takes one sample for each interval on a thread of its own, so that a server that does not answer blocks nothing here.
+/// While the terminal is stopped (Ctrl-S), one sample waits and no more are taken.
 fn samples(
     server: Source,
     interval: Duration,

@@ -1,4 +1,4 @@
-//! What a command must not leave behind when it fails or is interrupted.
+//! Cleans up what a command must not leave behind when it fails or is interrupted.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -11,7 +11,7 @@ type Slot = Mutex<Option<Undo>>;
 /// Every [`Unfinished`] of this process, for the thread that waits for signals.
 static ALL: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
-/// Something begun that is undone unless it is finished: when this is dropped, or when a signal ends the process.
+/// Something begun, which is undone unless it is finished first: when this is dropped, or when a signal ends the process.
 pub struct Unfinished(Arc<Slot>);
 
 impl Unfinished {
@@ -25,12 +25,12 @@ impl Unfinished {
         Ok(Self(slot))
     }
 
-    /// Undoes nothing any more: there is nothing to undo.
+    /// Drops the undo action, because there is nothing to undo.
     pub fn forget(self) {
         *lock(&self.0) = None;
     }
 
-    /// Takes the last step; if it succeeds nothing is undone any more. A signal waits for it.
+    /// Takes the last step. If that succeeds, the undo action is dropped. A signal waits for the step.
     pub fn finish<T, E>(self, last: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut undo = lock(&self.0);
         let done = last()?;
@@ -41,7 +41,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // A signal that came first keeps the lock until the process has ended.
+        // If a signal came first, its thread keeps the lock until the process has ended.
         let undo = lock(&self.0).take();
         if let Some(undo) = undo {
             undo();
@@ -53,7 +53,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first signal undoes all and ends the process; a second one does not wait for that.
+/// On the first signal, undoes everything and ends the process. On a second one, ends it without waiting for that.
 fn watch_signals() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,6 +1,6 @@
 //! Sizes and durations as people write them.
 
-use std::net::SocketAddr;
+use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// A number of bytes: `4096`, `4KiB`, `64k`, `1GiB`, `1.5G`. Every unit is a power of two.
@@ -16,7 +16,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 40,
         unit => {
             return Err(format!(
-                "{unit:?} is no unit of size; use B, KiB, MiB, GiB or TiB"
+                "{unit:?} is not a unit of size; use B, KiB, MiB, GiB or TiB"
             ));
         }
     };
@@ -31,33 +31,43 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-const TOO_LARGE: &str = "that is too large: sizes are below 16777216TiB";
+const TOO_LARGE: &str = "too large: sizes are below 16777216TiB";
 
-/// Where to listen: `127.0.0.1:2049`, `[::1]:2049`.
+/// An address to listen on: `127.0.0.1:2049`, `[::1]:2049`; a port alone is one of the loopback interface.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "say an address and a port, as in 127.0.0.1:2049 or [::1]:2049 (names are not looked up)".to_owned()
+    let port = text.parse::<u16>();
+    let on_loopback = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    on_loopback.or_else(|_| text.parse()).map_err(|_: AddrParseError| {
+        "give an IP address and a port, as in 127.0.0.1:2049, 0.0.0.0:2049 or [::1]:2049; host names are not looked up".to_owned()
     })
 }
 
-/// A length of time: `3s`, `50us`, `1.5ms`, `200ns`; a bare number is seconds.
+/// A length of time: `3s`, `50us`, `1.5ms`, `200ns`, `10min`, `1h`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         _ if digits.is_empty() => 1.0,
         "" | "s" => 1.0,
+        "h" => 3600.0,
+        "min" => 60.0,
         "ms" => 1e-3,
         "us" => 1e-6,
         "ns" => 1e-9,
-        unit => return Err(format!("{unit:?} is no unit of time; use s, ms, us or ns")),
+        unit => {
+            return Err(format!(
+                "{unit:?} is not a unit of time; use h, min, s, ms, us or ns"
+            ));
+        }
     };
     let number: f64 = digits.trim().parse().map_err(|_| NO_TIME.to_owned())?;
-    Duration::try_from_secs_f64(number * unit).map_err(|_| "no such length of time".to_owned())
+    Duration::try_from_secs_f64(number * unit)
+        .map_err(|_| "a time is 0 or more, and below 584 billion years".to_owned())
 }
 
 const NO_TIME: &str = "a time is a number with a unit, as in 50us";
 
-/// The same where times are far below a second: only zero goes without a unit, since who writes 10 means no seconds.
+/// The same for times that are usually far below a second. Only zero may lack a unit, because whoever writes 10 there
+/// does not mean seconds.
 pub fn short_duration(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     match text.ends_with(|c: char| c.is_ascii_alphabetic()) || time.is_zero() {
@@ -90,10 +100,27 @@ mod tests {
     }
 
     #[test]
+    fn addresses() {
+        for (text, address) in [
+            ("2049", "127.0.0.1:2049"),
+            ("0", "127.0.0.1:0"),
+            ("0.0.0.0:1", "0.0.0.0:1"),
+            ("[::1]:1", "[::1]:1"),
+        ] {
+            assert_eq!(super::address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for text in ["", "localhost:1", "65536", "127.0.0.1", "-1", ":2049"] {
+            let said = super::address(text).unwrap_err();
+            assert!(said.contains("127.0.0.1:2049"), "{text}: {said}");
+        }
+    }
+
+    #[test]
     fn durations() {
         assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["", "-1s", "3 days", "s"] {
+        assert_eq!(duration("1h"), duration("60min"));
+        for text in ["", "-1s", "3 days", "s", "1h30m"] {
             assert!(duration(text).is_err(), "{text}");
         }
         assert_eq!(short_duration("50us"), duration("50us"));

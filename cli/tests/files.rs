@@ -146,7 +146,7 @@ fn why_is_told_while_the_file_is_read() {
     let endless = std::fs::File::create(served.path().join("f")).unwrap();
     endless.set_len(1 << 40).unwrap();
     let server = Server::start(served.path(), &[]);
-    for json in [None, Some("--json")] {
+    for (json, count) in [(None, 40), (Some("--json"), 3000)] {
         let mut cat = odafs()
             .args(["cat", "--why", &server.shm_url("/f")])
             .args(json)
@@ -155,12 +155,43 @@ fn why_is_told_while_the_file_is_read() {
             .unwrap();
         let lines = std::io::BufReader::new(cat.stdout.take().unwrap()).lines();
         let (told, wait) = std::sync::mpsc::channel();
-        std::thread::spawn(move || told.send(lines.take(3000).count()));
+        std::thread::spawn(move || told.send(lines.take(count).count()));
         let lines = wait.recv_timeout(std::time::Duration::from_secs(60));
         cat.kill().unwrap();
         cat.wait().unwrap();
-        assert_eq!(lines, Ok(3000), "{json:?}");
+        assert_eq!(lines, Ok(count), "{json:?}");
     }
+}
+
+#[test]
+fn neighbouring_pages_share_a_row_and_a_summary_follows_many() {
+    let served = tempfile::tempdir().unwrap();
+    std::fs::write(served.path().join("f"), vec![1; 2 << 20]).unwrap();
+    let server = Server::start(served.path(), &[]);
+    let url = server.shm_url("/f");
+    let why = |more: &[&str]| {
+        let output = run(&[&["cat", "--why", &url], more].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (few, many) = (why(&[]), why(&["--passes", "12"]));
+    assert!(few.lines().count() <= 21, "{few}");
+    assert!(!few.contains("In all:"), "{few}");
+    let (rows, summary) = many.split_once("\nIn all:\n").expect(&many);
+    assert!(rows.lines().count() < 100, "{many}");
+    let bytes: u64 = summary
+        .lines()
+        .skip(1)
+        .map(|line| {
+            line.split("  ")
+                .filter(|cell| !cell.is_empty())
+                .nth(2)
+                .unwrap()
+        })
+        .map(|bytes| bytes.trim().replace(',', "").parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(bytes, 12 * (2 << 20), "{summary}");
+    let pages: Value = serde_json::from_str(&why(&["--json"])).unwrap();
+    assert_eq!(pages.as_array().unwrap().len(), 2 * 512);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_put_without_the_right_to_make_files_names_the_destination() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.starts_with("odafs: put /x: permission denied (the directory's mode"),
+        said.starts_with("odafs: put /x: permission denied (check the directory's mode"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");

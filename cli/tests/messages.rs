@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::{odafs, text};
+use common::{Server, odafs, text};
 
 #[test]
 fn a_log_that_is_no_terminal_has_no_colours() {
@@ -86,7 +86,7 @@ fn why_a_server_does_not_start_names_the_option_and_the_remedy() {
         (&["--state", "/proc/none"], &["/proc/none", "--state"]),
         (
             &["--shm", "/proc/sock"],
-            &["/proc/sock", "may write with --shm"],
+            &["/proc/sock", "may write to with --shm"],
         ),
         (
             &["--admit", &missing],
@@ -156,4 +156,43 @@ fn a_closed_directory_is_not_called_missing() {
         said.contains("closed to this user; name another place with --shm"),
         "{said}"
     );
+}
+
+#[test]
+fn a_client_that_is_not_admitted_is_told_of_the_access_list() {
+    let served = tempfile::tempdir().unwrap();
+    let arguments = ["--allow", "10.0.0.0/8", "--allow", "no-loopback"];
+    let server = Server::start(served.path(), &arguments);
+    let output = odafs().args(["ls", &server.nfs_url("/")]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("odafs serve --allow"), "{said}");
+    assert!(!said.contains("no export"), "{said}");
+}
+
+/// A caller asked for `rm`, and for no `stat` on the way.
+#[test]
+fn an_error_names_the_command() {
+    let served = tempfile::tempdir().unwrap();
+    let server = Server::start(served.path(), &[]);
+    let (none, new) = (server.shm_url("/none"), server.shm_url("/new"));
+    let cases: [(&[&str], &str); 4] = [
+        (&["ls", &none], "odafs: ls /none: no such file"),
+        (&["rm", &none], "odafs: rm /none: no such file"),
+        (&["stat", &none], "odafs: stat /none: no such file"),
+        (&["mv", &none, &new], "odafs: mv /none: no such file"),
+    ];
+    for (arguments, expected) in cases {
+        let output = odafs().args(arguments).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_port_alone_is_one_of_the_loopback_interface() {
+    let served = tempfile::tempdir().unwrap();
+    let server = Server::start(served.path(), &["--metrics", "0"]);
+    assert!(server.word("metrics=").starts_with("127.0.0.1:"));
 }

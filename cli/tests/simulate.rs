@@ -88,7 +88,7 @@ fn wrong_uses_are_told() {
     for (arguments, expected) in [
         (["--case", "nothing"], "no such case"),
         (["--plan", &short], "missing field"),
-        (["--plan", &crowd], "clients: clients are 1 to 10,000"),
+        (["--plan", &crowd], "clients: clients must be 1 to 10,000"),
         (["--seconds", "0"], "--seconds"),
     ] {
         let output = odafs()

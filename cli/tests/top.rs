@@ -128,7 +128,10 @@ fn who_cannot_be_watched_is_told_with_the_option() {
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
             "cut short",
         ),
-        (b"HTTP/1.1 200 OK\r\n\r\nnode_load1 1\n", "no ODAFS server"),
+        (
+            b"HTTP/1.1 200 OK\r\n\r\nnode_load1 1\n",
+            "not an ODAFS server",
+        ),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

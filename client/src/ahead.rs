@@ -1,44 +1,44 @@
-//! Which references of a file are worth asking for ahead of its reads.
+//! Which references of a file to fetch ahead of its reads.
 //!
-//! A read of a page without a reference is a call, whose reply brings references of that page and a few neighbours. Who reads
-//! on and on so makes a call for every few pages. Such a run is seen by its misses: each is a little behind the one before.
-//! Then those of a whole window are asked for at once; the window doubles while the run goes on and the server has most of its
-//! pages in memory.
+//! A read of a page without a reference is a call, whose reply brings references of that page and a few neighbours. So
+//! a sequential reader would make a call for every few pages. Such a run shows in its misses: each is a little behind
+//! the one before. Then the client fetches the references of a whole window at once. The window doubles while the run
+//! goes on and the server has most of its pages in memory.
 //!
-//! Sans-IO: it says which pages, and is told what came of it.
+//! This does no IO. It says which pages to ask for, and is told what came.
 
 use odafs_fabric::sync::Mutex;
 use std::ops::Range;
 
-/// Misses in a row that are a run.
+/// Number of consecutive misses that make a run.
 const RUN: u32 = 3;
-/// Pages between a miss and the next one of a run, at most: as many as have their references looked for together.
+/// The most pages between a miss and the next one of a run: as many as have their references looked up together.
 const REACH: u64 = 64;
-/// Pages of the first window, and of the longest.
+/// Number of pages of the first window, and of the longest.
 const WINDOW: (u64, u64) = (64, 1024);
-/// One part in so many of a window must come, for another to be asked for soon.
+/// If this part of a window came, another may be asked for soon.
 const ENOUGH: u64 = 4;
-/// After a window of which less came, misses for which none is asked for.
+/// After a window of which less came, number of misses for which none is asked for.
 const REST: u64 = 8 * WINDOW.1;
 
-/// One file's runs. Reads of several threads share one: those that read apart see no run.
+/// The runs of one file. Threads share one record, so threads that read in different places see no run.
 #[derive(Debug, Default)]
 pub struct Ahead(Mutex<Run>);
 
 #[derive(Debug, Default)]
 struct Run {
-    /// The next miss of the run is from here on, and no further than its end and [`REACH`].
+    /// The next miss of the run lies from here on, at most [`REACH`] behind the end.
     expected: Range<u64>,
     misses: u32,
-    /// Pages of the next window, from the first window's number on.
+    /// Number of pages of the next window, as a power of two times the first one.
     window: u64,
-    /// Misses, of this run or another, until there is another window.
+    /// Number of misses, of this run or another, until there is another window.
     rest: u64,
 }
 
 impl Ahead {
-    /// The first of these pages, which one read is for, had no reference. The pages whose references are to be asked for now,
-    /// from that one on.
+    /// The first of these pages, which belong to one read, had no reference. Returns the pages whose references to ask
+    /// for now, from that one on.
     pub fn missed(&self, pages: Range<u64>) -> Option<Range<u64>> {
         let page = pages.start;
         let mut run = self.0.lock();
@@ -55,7 +55,7 @@ impl Ahead {
             return None;
         }
         run.misses = run.misses.saturating_add(1);
-        // The server had none of it when it was asked.
+        // The server had none of the file when it was asked.
         if within {
             return None;
         }
@@ -68,7 +68,7 @@ impl Ahead {
         Some(run.expected.clone())
     }
 
-    /// So many of those pages' references came.
+    /// References of this many of those pages came.
     pub fn came(&self, asked: &Range<u64>, references: u64) {
         let mut run = self.0.lock();
         if run.expected != *asked {
@@ -88,8 +88,8 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    /// A file that is read from front to back, with calls that bring references of the page and `near` behind it: how many
-    /// calls and how many questions it takes.
+    /// A file that is read from front to back, with calls that bring references of the page and of `near` pages behind
+    /// it. Returns the numbers of calls and of questions.
     fn front_to_back(pages: u64, near: u64, resident: bool) -> (u64, u64) {
         let ahead = Ahead::default();
         let (mut known, mut calls, mut questions) = (0, 0, 0);
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(asked, Some(512..768));
     }
 
-    /// A run here and a run there share a rest: the server has little of the file.
+    /// Runs in two places share a pause, because the server has little of the file.
     #[test]
     fn a_rest_outlasts_a_jump() {
         let ahead = Ahead::default();

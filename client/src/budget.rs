@@ -1,10 +1,10 @@
-//! How the data cache and the directory share one budget of memory: a little is moved, now and then, to the one whose
+//! How the data cache and the directory share one budget of memory. Now and then a little of it moves to the one whose
 //! next byte would have saved more time.
 //!
-//! Both tell of misses that more memory would have made hits (ghosts): an eighth more for data, for the directory about as
-//! much again as it has. A twentieth is the directory's whatever they say: references of a file take a hundred and seventieth of it. What it has beyond that it gives up for data that
-//! would have saved more than the references that it holds do save, byte for byte: references that all fit have no ghosts,
-//! and are worth something all the same. Sans-IO.
+//! Both report misses that more memory would have made hits (ghosts): an eighth more for the data cache, about twice as
+//! much for the directory. A twentieth belongs to the directory in any case; the references of a file take a hundred
+//! and seventieth of its size. The directory gives up what it has beyond that if data would have saved more than its
+//! references do save, byte for byte. References that all fit have no ghosts, but still have a value. This does no IO.
 
 /// The split of one budget.
 #[derive(Debug)]
@@ -14,36 +14,36 @@ pub struct Budget {
     data_saved_ns: f64,
     directory_saved_ns: f64,
     ghosts: u32,
-    /// Lookups that had found a reference when the split was looked at last.
+    /// Number of successful lookups at the last look at the split.
     hits_seen: u64,
 }
 
-/// What the directory does with the memory that it has.
+/// How the directory uses its memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
-    /// Lookups that have found a reference, ever.
+    /// Number of lookups that have found a reference so far.
     pub hits: u64,
-    /// What each of them saves, in nanoseconds.
+    /// How much each of them saves, in nanoseconds.
     pub saved_ns: f64,
     /// Bytes in use.
     pub bytes: u64,
 }
 
-/// Ghost hits between two looks at the split.
+/// Number of ghost hits between two looks at the split.
 const PERIOD: u32 = 256;
-/// Ghosts of data are of so much more memory, in parts of what data has.
+/// Ghosts of data are those of this much more memory, as a part of what the data cache has.
 const DATA_GHOSTS: u64 = 8;
-/// How much more the other must save, for memory to be moved.
+/// How much more the other must save before memory moves.
 const MORE: f64 = 1.5;
-/// Parts of the budget that are the directory's at least.
+/// The directory has at least this part of the budget.
 const LEAST: u64 = 20;
-/// Parts of the budget that are data's at least.
+/// The data cache has at least this part of the budget.
 const DATA_LEAST: u64 = 8;
-/// Parts of the budget that are moved at once.
+/// The part of the budget that moves at once.
 const STEP: u64 = 32;
 
 impl Budget {
-    /// A budget of `total` bytes; without a data cache the directory has all of it.
+    /// A budget of `total` bytes. Without a data cache, the directory has all of it.
     pub fn new(total: u64, data_cache: bool) -> Self {
         Self {
             total,
@@ -66,13 +66,14 @@ impl Budget {
             .saturating_sub(self.directory.max(directory_allocated))
     }
 
-    /// A page that was evicted from the data cache would have saved `saved_ns`. True when the split has moved.
+    /// A page that was evicted from the data cache would have saved `saved_ns`. Returns true if the split has moved.
     pub fn data_ghost(&mut self, saved_ns: f64, held: impl FnOnce() -> Held) -> bool {
         self.data_saved_ns += saved_ns;
         self.look(held)
     }
 
-    /// A reference that was evicted from the directory would have saved `saved_ns`. True when the split has moved.
+    /// A reference that was evicted from the directory would have saved `saved_ns`. Returns true if the split has
+    /// moved.
     pub fn directory_ghost(&mut self, saved_ns: f64, held: impl FnOnce() -> Held) -> bool {
         self.directory_saved_ns += saved_ns;
         self.look(held)
@@ -95,7 +96,7 @@ impl Budget {
             self.directory = (self.directory + step).min(self.total - self.total / DATA_LEAST);
         } else if data_ns > directory_ns * MORE {
             let lower = self.directory.saturating_sub(step).max(self.total / LEAST);
-            // What it does not use it gives away for nothing.
+            // The directory gives away unused memory for nothing.
             if lower >= held.bytes || data_ns > holds_ns * MORE {
                 self.directory = lower;
             }
@@ -144,7 +145,7 @@ mod tests {
         assert!(budget.directory_bytes() > before);
     }
 
-    /// They all fit, so they have no ghosts, and data ghosts come without end.
+    /// All references fit, so they have no ghosts, and ghosts of data keep coming.
     #[test]
     fn references_that_are_used_are_not_given_away() {
         let mut budget = Budget::new(TOTAL, true);

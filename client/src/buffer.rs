@@ -21,7 +21,7 @@ use std::{
 /// # }
 /// ```
 pub struct Buffer {
-    /// There but while it is lent.
+    /// Present unless it is lent.
     memory: Option<Own>,
     bytes: usize,
 }
@@ -38,7 +38,7 @@ impl Buffer {
         })
     }
 
-    /// Has `read` use the memory, whose access ends with it.
+    /// Lends the memory to `read`, whose access ends with the call.
     pub(crate) fn lend<T>(&mut self, read: impl FnOnce(&Arc<Region>) -> T) -> T {
         let own = self.memory.take().expect("it is there between reads");
         let region = own.lend();
@@ -50,7 +50,7 @@ impl Buffer {
         done
     }
 
-    /// Somebody still holds the memory, who might write to it: what it holds now is copied, and it is theirs.
+    /// Somebody still holds the memory and might write to it. So copy its contents and leave it to them.
     fn copied(&self, region: &Region) -> Own {
         tracing::debug!("memory of a read is still lent: it is replaced");
         let mut fresh = Own::new(self.bytes).expect("there is memory for what was read");

@@ -1,12 +1,14 @@
-//! The data cache: pages kept in this process, in frames of its own.
+//! The data cache: pages kept in this process, in its own frames.
 //!
-//! A file is kept in blocks of 4 KiB, whatever the size of the server's pages. A hit takes no lock: the index names the
-//! frame, its label says what it holds, and its stamp, which moves before the frame gets other content, says after the copy
-//! that all of it was that block. So it is a one-sided read of memory of our own.
+//! A file is kept in blocks of 4 KiB, whatever the size of the server's pages. A hit takes no lock. The index names the
+//! frame, and the frame's label says which block it holds. The frame's stamp moves before the frame gets other content,
+//! so checking it after the copy shows that all bytes were of that block. A hit is a one-sided read of this process's
+//! own memory.
 //!
-//! A block is kept under its file's generation, which moves whenever the file is found changed: what is of an older one is
-//! no hit any more, and gives way first. Who fills must ask, with the lock held, whether the file has changed since before
-//! the page was read; whoever changes it says so before blocks are removed.
+//! A block belongs to a generation of its file, which moves whenever the client finds the file changed. Blocks of older
+//! generations are never hits, and are evicted first. To keep a page, a thread must check, with the lock held, that the
+//! file has not changed since before the page was read. A thread that changes the file must say so before it removes
+//! blocks.
 
 mod index;
 mod keeper;
@@ -25,70 +27,71 @@ use odafs_fabric::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-/// A stretch of a file that is read, or a page that is kept.
+/// A range of a file to read, or a page to keep.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch {
     /// Number of the file.
     pub file: u64,
-    /// Generation of its pages.
+    /// Generation of the file's pages.
     pub generation: u64,
-    /// First byte.
+    /// First byte, as an offset in the file.
     pub offset: u64,
 }
 
-/// Which block of which file.
+/// A block of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Block {
     file: u64,
     number: u64,
 }
 
-/// Frames that had memory before some were lent, and after.
+/// Number of frames with memory before and after some were lent.
 struct Lent {
     before: u32,
     after: u32,
 }
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 const BLOCK: usize = PageSize::MIN.bytes();
-/// Blocks of the largest page.
+/// Number of blocks of the largest page.
 const BLOCKS_MAX: usize = PageSize::MAX.bytes() / BLOCK;
-/// Blocks from here on are not kept.
+/// Blocks from this one on are not kept.
 const NUMBER_MAX: u64 = 1 << 51;
-/// Frames of a cache at most: 8 TiB.
+/// The most frames of a cache: 8 TiB.
 const FRAMES_MAX: u32 = (1 << 31) - 1;
 
 /// Pages of files, for any number of threads.
 pub struct DataCache {
-    /// Made with the first page, so that a client that keeps nothing has none; `None` where there is no memory for it.
+    /// The memory, which is created with the first page, so that a client that keeps nothing has none. `None` if there
+    /// is no memory.
     core: OnceLock<Option<Core>>,
     keeper: Mutex<Keeper>,
     frames_max: u32,
-    /// A block is new until so many others came.
+    /// A block is new until this many others came.
     newness: AtomicU64,
     new_memory: NewMemory,
 }
 
-/// What giving memory to frames takes: the first store to each makes the kernel look for a page and clear it.
+/// The time to give memory to frames. The first store to each makes the kernel find a page and clear it.
 #[derive(Default)]
 struct NewMemory {
-    /// There is no frame for another page, until more may be given memory.
+    /// Whether another page finds no frame until more memory is allowed.
     starved: AtomicBool,
-    /// Frames that got memory since this was asked for last, and the nanoseconds that it took to fill them.
+    /// Number of frames that got memory since the last question, and the nanoseconds that filling them took.
     frames: AtomicU32,
     ns: AtomicU64,
 }
 
-/// What became of a page that was to be kept.
+/// What happened to a page that was to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// It is not kept: it is not the file's any more, or there is no frame for it.
+    /// The page is not kept: it is no longer the file's, or there is no frame for it.
     Not,
-    /// It is kept, and the cache has grown for it.
+    /// The page is kept, and the cache has grown for it.
     InNewMemory,
-    /// It is kept where something else was.
+    /// The page is kept in place of another.
     InPlace {
-        /// A little more memory would have kept it since the last time.
+        /// Whether a little more memory would have kept the page since the last time.
         returns: bool,
     },
 }
@@ -106,10 +109,10 @@ impl DataCache {
         }
     }
 
-    /// Copies what is kept of the file from an offset on, up to its end. `None` if some of it is not kept in this
-    /// generation.
+    /// Copies the kept bytes of the file from an offset on, up to its end. Returns `None` if some of them are not kept
+    /// in this generation.
     ///
-    /// It may not be more than the largest page.
+    /// The range must not be longer than the largest page.
     #[inline]
     pub fn get(&self, from: Stretch, into: &mut [u8]) -> Option<usize> {
         let core = self.core.get()?.as_ref()?;
@@ -128,8 +131,8 @@ impl DataCache {
         Some(bytes)
     }
 
-    /// The same, of more than one block: all are looked at once more when the last is copied, so that they were there at one
-    /// time.
+    /// As above, for more than one block. All stamps are checked again after the last copy, so that all blocks were
+    /// valid at the same time.
     fn get_blocks(&self, core: &Core, mut from: Stretch, into: &mut [u8]) -> Option<usize> {
         let mut seen = [const { None }; BLOCKS_MAX];
         let mut rest = &mut *into;
@@ -156,7 +159,7 @@ impl DataCache {
         Some(into.len() - left)
     }
 
-    /// Fetches a block ahead, if it is kept, for a reader that comes to it next.
+    /// Prefetches a block, if it is kept, for a reader that needs it next.
     #[inline]
     pub fn fetch_ahead(&self, at: Stretch) {
         if let Some(Some(core)) = self.core.get() {
@@ -164,7 +167,7 @@ impl DataCache {
         }
     }
 
-    /// A hit counts, but of a block that is new.
+    /// A hit counts, unless the block is new.
     #[inline]
     fn note_use(&self, core: &Core, found: &Found) {
         let uses = core.frames.uses(found.frame);
@@ -184,7 +187,7 @@ impl DataCache {
         Some(found)
     }
 
-    /// Drops a block if it is of an older generation.
+    /// Drops a block of an older generation.
     #[cold]
     fn outlived(&self, core: &Core, block: Block, generation: u64) {
         let mut keeper = self.keeper.lock();
@@ -196,8 +199,8 @@ impl DataCache {
         }
     }
 
-    /// Keeps a page's valid bytes, `data`, if there is room for them, and if `still` says, when nobody else can remove pages,
-    /// that they are the file's.
+    /// Keeps `data`, the valid bytes of a page, if there is room and if `still` says that they are the file's. `still`
+    /// is called while nobody else can remove pages.
     pub fn put(
         &self,
         page: Stretch,
@@ -209,7 +212,7 @@ impl DataCache {
             return Put::Not;
         };
         let first = Block::at(page.file, page.offset);
-        // A page that is not full ends with a block that is not, be it empty.
+        // The last block of a page that is not full is not full either, and may be empty.
         let count = data.len() / BLOCK + usize::from(data.len() < size.bytes());
         let blocks = (0..count).map(|n| &data[n * BLOCK..data.len().min((n + 1) * BLOCK)]);
         let mut lent = [0; BLOCKS_MAX];
@@ -252,13 +255,13 @@ impl DataCache {
         }
     }
 
-    /// Would a page be kept that came now? If not, memory is yet to be allowed.
+    /// Whether a page that came now would be kept. If not, more memory must be allowed first.
     #[inline]
     pub fn has_room(&self) -> bool {
         !self.new_memory.starved.load(Relaxed)
     }
 
-    /// Frames that were given memory since this was asked last, and the nanoseconds that their fills took.
+    /// Number of frames that got memory since the last question, and the nanoseconds that filling them took.
     pub fn take_growth(&self) -> (u32, u64) {
         match self.new_memory.frames.load(Relaxed) {
             0 => (0, 0),
@@ -269,8 +272,8 @@ impl DataCache {
         }
     }
 
-    /// So many more frames may be given memory, until the next such word. A cache that is never told so takes what it needs,
-    /// up to its limit.
+    /// Allows memory for this many more frames. A cache for which this is never called takes what it needs, up to its
+    /// limit.
     pub fn allow_growth(&self, frames: u32) {
         let mut keeper = self.keeper.lock();
         keeper.allow(Some(frames));
@@ -278,7 +281,7 @@ impl DataCache {
         self.new_memory.starved.store(starved, Relaxed);
     }
 
-    /// Borrows frames to fill. `None` (and none are borrowed) if there are not so many.
+    /// Borrows frames to fill. Returns `None`, and borrows none, if there are too few.
     fn lend(&self, core: &Core, frames: &mut [u32]) -> Option<Lent> {
         let mut keeper = self.keeper.lock();
         let before = keeper.with_memory();
@@ -300,7 +303,7 @@ impl DataCache {
         Some(Lent { before, after })
     }
 
-    /// Drops what is kept of the pages from `first` to `last`.
+    /// Drops the kept blocks of the pages from `first` to `last`.
     pub fn remove(&self, file: u64, size: PageSize, first: u64, last: u64) {
         let Some(Some(core)) = self.core.get() else {
             return;
@@ -312,7 +315,7 @@ impl DataCache {
         }
     }
 
-    /// Grows or shrinks what it may use.
+    /// Sets the limit of the memory.
     pub fn set_limit(&self, bytes: u64) {
         let mut keeper = self.keeper.lock();
         let limit = frames(bytes).min(self.frames_max);
@@ -338,7 +341,7 @@ impl DataCache {
     }
 }
 
-/// Frames that so many bytes are good for.
+/// Number of frames for which this many bytes suffice.
 fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / Core::BYTES as u64)
         .unwrap_or(u32::MAX)
@@ -353,7 +356,7 @@ impl Block {
         }
     }
 
-    /// Neighbours are far apart by the upper half, and differ in the lower one.
+    /// Neighbours differ much in the upper half, and in the lower one too.
     #[inline]
     fn hash(self) -> u64 {
         let file = self.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xa076_1d64_78bd_642f;

@@ -1,4 +1,4 @@
-//! RPCs: a call goes out on a connection of the pool, and again on another if that one is lost, until its deadline.
+//! RPCs. A call goes out on a connection of the pool, and again on another one if that is lost, until its deadline.
 
 use crate::{
     error::{CallError, ConnectError},
@@ -28,7 +28,7 @@ use odafs_fabric::{
 };
 use std::{io, ops::Range};
 
-/// Bytes of a reply before its result, with a verifier of reasonable length.
+/// Length in bytes of a reply before its result, with a verifier of reasonable length.
 const REPLY_HEAD_MAX: usize = 64;
 
 /// Makes calls to one server.
@@ -39,29 +39,29 @@ pub struct Calls {
     caller: EncodedAuth,
     deadline: Nanos,
     wait: Wait,
-    /// Calls sent.
+    /// Number of calls sent.
     pub sent: AtomicU64,
-    /// Connections that were made again.
+    /// Number of connections that were made again.
     pub reconnects: AtomicU64,
     broken: AtomicU64,
     /// Whether the server answers at all.
     pub silence: Silence,
 }
 
-/// One connection for calls.
+/// A connection for calls.
 pub struct Line {
     transport: Box<dyn RpcTransport>,
     out: Vec<u8>,
     sink: Option<Arc<Region>>,
-    /// [`Calls::broken`] when it was made: it is as suspect as any that broke since.
+    /// [`Calls::broken`] when the connection was made. If any broke since, this one is suspect too.
     made_at: u64,
-    /// Something was answered on it.
+    /// Whether the connection has carried an answer.
     answered: bool,
-    /// In which round of [`Silence`] it was made.
+    /// The round of [`Silence`] in which the connection was made.
     round: u32,
 }
 
-/// A call on its way.
+/// A call under way.
 struct Sending<'a> {
     xid: u32,
     procedure: &'a Procedure,
@@ -69,7 +69,7 @@ struct Sending<'a> {
     deadline: Nanos,
 }
 
-/// What a call came to on one connection.
+/// The result of a call on one connection.
 enum Attempt<T> {
     Done(T),
     TimedOut,
@@ -77,13 +77,13 @@ enum Attempt<T> {
     Refused(CallError),
 }
 
-/// Who decides what a lost connection means for a call that may not be repeated.
+/// Decides what a lost connection means for a non-idempotent call.
 pub trait Repeat {
-    /// The connection was lost after the call was sent: may it be sent again with its xid?
+    /// The connection was lost after the call was sent. Says whether to send it again with its xid.
     fn may_repeat(&self) -> bool;
 }
 
-/// Always: what plain NFS clients do, trusting the server's duplicate request cache.
+/// Sends every call again, as plain NFS clients do, which trust the server's duplicate request cache.
 pub struct Trusting;
 
 impl Repeat for Trusting {
@@ -93,7 +93,7 @@ impl Repeat for Trusting {
 }
 
 impl Calls {
-    /// Calls over this link; each must be over within `deadline`.
+    /// Makes calls over this link. Each must end within `deadline`.
     pub fn new(
         link: Link,
         lanes: u32,
@@ -122,12 +122,12 @@ impl Calls {
         }
     }
 
-    /// When a call made now is over.
+    /// The deadline of a call that is made now.
     pub fn deadline(&self) -> Nanos {
         self.deadline_from(clock::now())
     }
 
-    /// When a call made at `now` is over.
+    /// The deadline of a call that is made at `now`.
     pub fn deadline_from(&self, now: Nanos) -> Nanos {
         now + self.deadline
     }
@@ -142,22 +142,22 @@ impl Calls {
         self.wait
     }
 
-    /// How the server is reached.
+    /// The link to the server.
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// A number for a call, unlike that of any other.
+    /// A unique number for a call.
     pub fn next_xid(&self) -> u32 {
         self.xid.fetch_add(1, Relaxed)
     }
 
-    /// Times that a connection was lost.
+    /// How often a connection was lost.
     pub fn times_broken(&self) -> u64 {
         self.broken.load(Relaxed)
     }
 
-    /// Calls `procedure`; `decode` reads its result.
+    /// Calls `procedure`, and reads its result with `decode`.
     pub fn call<T>(
         &self,
         procedure: &Procedure,
@@ -201,8 +201,8 @@ impl Calls {
         }
     }
 
-    /// `again`: it was sent on a connection that was lost. A server that is still at a call does not answer its
-    /// repetition, so that has to be repeated.
+    /// `again`: the call was sent on a connection that was lost. A server that is still processing a call does not
+    /// answer its repetition, so the repetition must be repeated.
     fn attempt<T>(
         &self,
         line: &mut Line,
@@ -241,7 +241,7 @@ impl Calls {
             let data = line.transport.placed().map(|placed| placed.load());
             let data = data.as_deref().unwrap_or_default();
             match answer(&*line.transport, data, procedure) {
-                // The answer to a call that had timed out, or to one sent twice.
+                // The answer belongs to a call that had timed out, or to one that was sent twice.
                 Ok((other, _)) if other != xid => {
                     if clock::now() >= deadline {
                         return Attempt::TimedOut;
@@ -263,7 +263,7 @@ impl Calls {
         }
     }
 
-    /// Calls `procedure` on a connection of the caller's, once.
+    /// Calls `procedure` once on the caller's connection.
     pub fn call_on<T>(
         &self,
         line: &mut Line,
@@ -289,15 +289,15 @@ impl Calls {
         }
     }
 
-    /// Sends a call on a connection of the caller's, and waits for nothing.
+    /// Sends a call on the caller's connection, and does not wait for the answer.
     pub fn tell(&self, line: &mut Line, procedure: &Procedure, arguments: &dyn Encode) {
         let deadline = clock::now() + Nanos::from_millis(100);
-        // The other side finds out by itself if this is lost.
+        // If the call is lost, the server finds out by itself.
         let _ = self.send(line, self.next_xid(), procedure, arguments, None, deadline);
         let _ = line.flush(deadline);
     }
 
-    /// A connection apart from the pool.
+    /// A connection that does not belong to the pool.
     pub fn own_line(&self, deadline: Nanos) -> io::Result<Line> {
         let (made_at, round) = (self.times_broken(), self.silence.round());
         let transport = self.link.rpc(self.wait, deadline)?;
@@ -332,7 +332,7 @@ impl Calls {
         line.transport.send(&line.out, &shape, place, deadline)
     }
 
-    /// Puts a call together. Where in it the payload lies.
+    /// Encodes a call. Returns the range of its payload.
     fn write(
         &self,
         line: &mut Line,
@@ -348,10 +348,9 @@ impl Calls {
         w.payload_range()
     }
 
-    /// Makes an idempotent call on a connection that is idle, once: with no allocation, and the clock is read while the
-    /// server is at it. `take` reads the result, of which only the first `front` bytes need be in the reader: the others
-    /// are where it says that it is, in the transport. Where there is no such connection, or it has no room or is lost,
-    /// nothing has come of it.
+    /// Makes an idempotent call once on an idle connection. It allocates nothing, and reads the clock while the server
+    /// is at work. `take` reads the result; the reader need only contain its first `front` bytes, and the others are in
+    /// the transport. If there is no such connection, or it has no room or is lost, nothing happens.
     pub fn alone<T>(
         &self,
         procedure: &Procedure,
@@ -392,15 +391,14 @@ impl Calls {
             }
             self.silence.broken_on(answered);
             let (of, body) = answer(&**transport, &[], procedure)?;
-            // Others are the answers to calls that had timed out.
+            // Other messages are answers to calls that had timed out.
             if of == xid {
                 return take(&mut body?, &**transport).map(Some);
             }
         }
     }
 
-    /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is
-    /// looked at first.
+    /// A connection of the pool. If it is older than the last loss, it may be dead too, so check it first.
     pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, NoLine> {
         let make = || {
             if !self.silence.rest(deadline) {
@@ -422,8 +420,8 @@ impl Calls {
             })
     }
 
-    /// Waits before another attempt at a call for which there was no connection, or gives it up. `last`: what the attempt
-    /// before came to.
+    /// Waits before the next attempt at a call that had no connection, or gives the call up. `last` is the result of
+    /// the last attempt.
     pub fn without_line(
         &self,
         procedure: &Procedure,
@@ -446,7 +444,8 @@ impl Calls {
         }
     }
 
-    /// A first connection, which tells a server that is not there from one that refuses; and its longest message.
+    /// Makes a first connection, which tells an absent server from one that refuses. Returns the length of its longest
+    /// message.
     pub fn reach(&self) -> Result<u32, ConnectError> {
         match self.line(self.deadline()) {
             Ok(mut line) => Ok(u32::try_from(line.transport().message_max()).unwrap_or(u32::MAX)),
@@ -462,7 +461,7 @@ impl Calls {
         }
     }
 
-    /// A connection was lost: those that are idle are of the same age, and dropped with it.
+    /// A connection was lost. Idle ones are as old and are dropped with it.
     pub fn lost(&self, line: Lent<'_, Line>, broken: &Broken) -> LastAttempt {
         let last = match broken.by_peer && !line.answered {
             true => LastAttempt::Silent,
@@ -479,7 +478,7 @@ impl Calls {
         last
     }
 
-    /// What a call that was not made within its deadline is told as.
+    /// The error of a call that was not made within its deadline.
     pub fn given_up(&self, procedure: &Procedure, last: Option<LastAttempt>) -> CallError {
         match last {
             None => CallError::TimedOut {
@@ -501,12 +500,12 @@ impl Calls {
 }
 
 impl Line {
-    /// Has anything been answered on it?
+    /// Whether the connection has carried an answer.
     pub fn answered(&mut self) -> &mut bool {
         &mut self.answered
     }
 
-    /// Sends what is queued.
+    /// Sends everything that is queued.
     pub fn flush(&mut self, deadline: Nanos) -> Result<(), Broken> {
         self.transport.flush(deadline)
     }
@@ -516,7 +515,7 @@ impl Line {
         &mut *self.transport
     }
 
-    /// Memory of this connection that the server may write; `None` where the transport has no such thing.
+    /// Memory of this connection that the server may write. `None` if the transport has none.
     pub fn sink(&mut self, bytes: usize) -> Option<Arc<Region>> {
         if self.sink.as_ref().is_none_or(|sink| sink.len() < bytes) {
             self.sink = self
@@ -529,7 +528,8 @@ impl Line {
     }
 }
 
-/// The xid of a reply and a reader of its result, or why there is none. What came apart from it is read as `data`.
+/// The xid of a reply and a reader of its result, or the reason why there is none. Data that came apart from the reply
+/// is read as `data`.
 pub fn answer<'a>(
     transport: &'a dyn RpcTransport,
     data: &'a [u8],
@@ -550,7 +550,7 @@ pub fn answer<'a>(
     Ok((reply.xid, body))
 }
 
-/// What an answer that makes no sense is told as.
+/// The error for an answer that makes no sense.
 pub fn misbehaved(procedure: &Procedure, error: &dyn std::fmt::Display) -> CallError {
     CallError::Misbehaved {
         call: procedure.name,

@@ -1,4 +1,4 @@
-//! Changes after which something else is cached of a file, by path and by handle alike.
+//! Changes after which other data of a file is cached, by path and by handle alike.
 
 use crate::{
     handle::Handle,
@@ -9,7 +9,7 @@ use crate::{
 use std::time::SystemTime;
 
 impl Shared {
-    /// CREATE: what was there may have been cut.
+    /// CREATE. It may have truncated an existing file.
     pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
         let made = self.nfs().create(directory, name, how)?;
         if let Some(known) = self.known_file(&made.handle) {
@@ -19,7 +19,7 @@ impl Shared {
         Ok(made)
     }
 
-    /// SETATTR, with a guard only if the `ctime` is that; what the attributes are then.
+    /// SETATTR, with a guard if a `ctime` is given. Returns the attributes after it.
     pub fn set_attributes(
         &self,
         file: &Handle,

@@ -176,11 +176,11 @@ impl Client {
         Ok(file)
     }
 
-    /// A file that was just found or made, open: what is cached of it is checked against its attributes.
+    /// Opens a file that was just found or created. What is cached of it is checked against its attributes.
     pub(crate) fn file(&self, path: String, found: &Entry) -> File {
         let state = self.shared.file(found.handle);
         state.revalidate(&found.attributes);
-        // The counter tells two versions apart that have the same times.
+        // The counter distinguishes versions with the same times.
         let _ = crate::counter::unchanged_at_once(&self.shared, &state);
         let inner = OpenFile::new(self.shared.clone(), state, path.into());
         File::new(self.clone(), inner)
@@ -233,7 +233,7 @@ impl Client {
             ..Default::default()
         };
         let how = match options.exclusive {
-            // With a verifier the call may be repeated; the attributes follow (RFC 1813 section 3.3.8).
+            // A call with a verifier may be repeated. The attributes follow in a second call (RFC 1813 section 3.3.8).
             true => Create::Exclusive(entropy::word().to_be_bytes()),
             false => Create::Unchecked(attributes),
         };
@@ -243,7 +243,7 @@ impl Client {
         if options.exclusive {
             let first = Changes {
                 mode: Some(options.mode),
-                // The server may have kept the verifier in place of the times.
+                // The server may have stored the verifier in place of the times.
                 accessed: Some(When::Now),
                 modified: Some(When::Now),
                 ..Default::default()
@@ -539,7 +539,7 @@ fn shown(path: &Path) -> String {
 }
 
 impl NfsError {
-    /// What it is told as to whoever asked for an operation on a path.
+    /// Makes the error name the path and the operation that the caller asked for.
     pub fn at(self, verb: &'static str, path: &str) -> PathError {
         let path = path.to_owned();
         match self {

@@ -1,13 +1,13 @@
-//! A file's change counter, read directly: is what is cached of the file still so?
+//! Reads a file's change counter directly, to find out whether what is cached of the file is still valid.
 //!
-//! The counter is a word of the server's arena, under a reference of its own. Where that memory is mapped here it is loaded;
-//! else it is read on a connection for direct reads that is there, by RDMA Reads where those are granted, by the server's NIC
-//! elsewhere. Any other way to know takes a call.
+//! The counter is a word in the server's arena with its own reference. If that memory is mapped here, the client loads
+//! it. Otherwise it is read on an idle connection for direct reads: by RDMA Reads if they are granted, or by the
+//! server's NIC engine. Any other way takes a call.
 
 use crate::{direct::Alone, session::Session, shared::Shared, state::FileState};
 use odafs_common::{exception::Exception, reference::Reference};
 
-/// Is the counter what it was? `None` where it cannot be read, or was not known.
+/// Whether the counter is unchanged. `None` if it cannot be read, or was not known.
 pub fn unchanged(shared: &Shared, file: &FileState) -> Option<bool> {
     look(shared, file, |session, counter| match &session.view {
         Some(view) => view.read_word(counter.address, counter.epoch),
@@ -15,7 +15,7 @@ pub fn unchanged(shared: &Shared, file: &FileState) -> Option<bool> {
     })
 }
 
-/// The same, where it takes one load.
+/// The same, if it takes one load.
 pub fn unchanged_at_once(shared: &Shared, file: &FileState) -> Option<bool> {
     look(shared, file, |session, counter| {
         let view = session.view.as_ref()?;
@@ -45,7 +45,7 @@ fn by_pair(
     let mut word = [0; 8];
     let deadline = || shared.calls.deadline();
     let read = match session.one_sided {
-        // Its stamp is found by where its frame begins.
+        // The stamp's place follows from the start of the frame.
         true => {
             let within = session.page.within(counter.address);
             let frame = Reference {
@@ -75,7 +75,7 @@ fn by_pair(
     }
 }
 
-/// The next reply of a READ says where it lies now.
+/// The next reply of a READ says where the counter lies now.
 fn refused(file: &FileState, session: &Session, why: Exception) {
     session.was_refused(why);
     if why.forgets_reference() {

@@ -1,4 +1,4 @@
-//! The socket of `odafs+shm:///PATH`: that on which `odafs serve` listens where it is told no other.
+//! The socket of `odafs+shm:///PATH`: the one on which `odafs serve` listens by default.
 
 use rustix::{
     io::Errno,
@@ -13,11 +13,11 @@ use std::{
 
 const SOCKET: &str = "odafs.sock";
 
-/// The first that is there and answers, of this user's own server and of root's; if none is there, the one that this user's
-/// would make, which the message is to name.
+/// The first socket that exists and answers: of this user's own server, or else of root's. If there is none, the one that
+/// this user's server would create, so that the error names it.
 ///
 /// # Errors
-/// None is to be trusted, and one is in a place where others may have put it.
+/// The only socket is in a directory where another user may have put it.
 pub fn find() -> io::Result<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     choose(
@@ -35,7 +35,7 @@ fn choose(
     let places: Vec<_> = candidates.iter().map(|path| place(path, uid)).collect();
     let held = |at: &usize| places[*at] == Place::Held;
     let there = || (0..candidates.len()).filter(held);
-    // A server that was killed leaves its socket, which is not to hide another. One by itself is named all the same.
+    // A server that was killed leaves its socket, which must not hide another one. If it is the only one, use it.
     let found = there()
         .find(|at| !is_stale(&candidates[*at]))
         .or_else(|| there().next());
@@ -45,8 +45,8 @@ fn choose(
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{} may be another user's: its directory is to be a directory of this user or of root that nobody else may \
-                 write; remove it, or name the socket in the URL (odafs+shm:///SOCKET?/PATH)",
+                "{} may belong to another user: its directory must belong to this user or to root, and nobody else may \
+                 write to it; remove it, or name the socket in the URL (odafs+shm:///SOCKET?/PATH)",
                 candidates[at].display()
             ),
         ));
@@ -54,7 +54,7 @@ fn choose(
     Ok(candidates.swap_remove(found.unwrap_or(0)))
 }
 
-/// `serve` chooses the first for itself: `default_socket` of cli/src/listeners.rs.
+/// `odafs serve` uses the first one (`default_socket` in cli/src/listeners.rs).
 fn candidates(runtime: Option<PathBuf>, uid: u32) -> Vec<PathBuf> {
     let runtime = runtime.filter(|directory| directory.is_absolute());
     let own = (uid != 0).then(|| PathBuf::from(format!("/tmp/odafs-{uid}")));
@@ -67,14 +67,14 @@ fn candidates(runtime: Option<PathBuf>, uid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What is known of a candidate.
+/// The state of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Neither it nor anything that others made.
+    /// There is no socket, and no directory that others made.
     Empty,
-    /// It is there, where nobody but this user and root could put it.
+    /// There is a socket, in a directory where only this user and root may put one.
     Held,
-    /// Its directory is another's, or open to others: anyone may make one below /tmp.
+    /// Its directory belongs to another user, or others may write to it. Anyone may create one below /tmp.
     Untrusted,
 }
 
@@ -94,7 +94,7 @@ fn place(socket: &Path, uid: u32) -> Place {
     }
 }
 
-/// Whether nobody listens on it.
+/// Whether nobody listens on the socket.
 fn is_stale(socket: &Path) -> bool {
     let tried = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)
         .and_then(|ours| net::connect(&ours, &SocketAddrUnix::new(socket)?));

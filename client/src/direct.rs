@@ -1,7 +1,7 @@
-//! A connection for direct reads: guarded requests, and one-sided reads on fabrics that offer no loads.
+//! A connection for direct reads: guarded requests, and one-sided reads where the fabric offers no loads.
 //!
-//! Data lands in slots of a region that belongs to the connection, never in a caller's buffer. A slot whose read timed
-//! out is not used again until its completion has come, however late; the region lives as long as the connection.
+//! Data arrives in slots of a region that belongs to the connection, never in a caller's buffer. A slot whose read
+//! timed out is not used again until its completion has come, however late. The region lives as long as the connection.
 
 mod one_sided;
 
@@ -24,22 +24,22 @@ use odafs_fabric::{
 };
 use std::collections::VecDeque;
 
-/// Reads in flight on one connection.
+/// The most reads in flight on one connection.
 pub const DEPTH: usize = 32;
-/// Up to so many bytes come back in the completion itself.
+/// Up to this many bytes come back in the completion itself.
 const INLINE_MAX: u32 = 512;
-/// RDMA Reads that one one-sided read takes at most: the data and the stamp.
+/// The most RDMA Reads of one one-sided read: the data and the stamp.
 pub const READS: u32 = 2;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Bytes of a slot behind a page: the stamp that comes with it, then the marks of a guarded read, then the stamp that comes
-/// alone. Nothing else lands where marks do: what is there from before must never be taken for one.
+/// Bytes of a slot behind a page: the stamp that comes with it, then the marks of a guarded read, then the stamp that
+/// comes alone. Nothing else may arrive where the marks do, so that nothing older is taken for one.
 const TAIL: usize = LINE + MARKS_BYTES + LINE;
-/// What one RDMA Read of a page and its stamp begins at a multiple of. So soft devices copy the stamp by itself, after all of
-/// the page ([`odafs_fabric::ReadOrder::Rising`]).
+/// An RDMA Read of a page and its stamp begins at a multiple of this. Soft devices then copy the stamp by itself, after
+/// the whole page ([`odafs_fabric::ReadOrder::Rising`]).
 const UNIT: u32 = 4096;
 
-/// A connection attached to a session.
+/// A connection that is attached to a session.
 pub struct DirectPair {
     pair: Box<dyn QueuePair>,
     session: u32,
@@ -53,13 +53,13 @@ pub struct DirectPair {
     slot_bytes: usize,
     slots: [Slot; DEPTH],
     waiting: usize,
-    /// RDMA Reads that were posted and are not over.
+    /// RDMA Reads that were posted and have not ended.
     reading: u32,
-    /// Slots of RDMA Reads that were over when they were posted.
+    /// Slots of RDMA Reads that had ended when they were posted.
     over_already: Vec<usize>,
-    /// Slots whose stamp is to be read, as soon as there is room.
+    /// Slots whose stamp must be read as soon as there is room.
     due: VecDeque<usize>,
-    /// Something of that was posted and not flushed.
+    /// Whether some of those were posted and not flushed.
     unflushed: bool,
     exposed: Option<ExposedMemory>,
     layout: Layout,
@@ -67,29 +67,29 @@ pub struct DirectPair {
     feedback: Feedback,
 }
 
-/// What a slot of the sink is used for.
+/// The use of a slot of the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slot {
     Free,
-    /// Waits for the completion of this sequence number, wanted by this caller's part.
+    /// Waits for the completion with this sequence number, for this part of the caller.
     Waiting {
         sequence: u64,
         part: usize,
-        /// Where in the sink its data begins.
+        /// Where the data begins in the sink.
         at: usize,
     },
-    /// The same, but nobody wants it any more.
+    /// The same, but nobody wants the data any more.
     Late {
         sequence: u64,
     },
-    /// Waits for `left` RDMA Reads with this id, wanted by this part if by any; and then for that of the stamp, if that
-    /// has not been posted.
+    /// Waits for `left` RDMA Reads with this id, for this part of the caller if it still wants them, and then for that
+    /// of the stamp if it has not been posted.
     Reading {
         id: u64,
         part: Option<usize>,
         left: u8,
         stamp: Option<Remote>,
-        /// Where in the sink the wanted bytes are, and the stamp.
+        /// Where the wanted bytes and the stamp are in the sink.
         at: usize,
         stamp_at: usize,
         length: u32,
@@ -97,12 +97,12 @@ enum Slot {
     },
 }
 
-/// A read that is over.
+/// A completed read.
 #[derive(Debug, Clone, Copy)]
 pub struct FinishedRead {
-    /// What the caller named it at its post.
+    /// The number that the caller gave it.
     pub part: usize,
-    /// Bytes, or why none.
+    /// Its length in bytes, or the exception.
     pub result: Result<u32, Exception>,
     place: Place,
 }
@@ -113,7 +113,7 @@ enum Place {
     Sink(usize),
 }
 
-/// How a read ended that had the connection to itself.
+/// The result of a read that had the connection to itself.
 #[derive(Debug)]
 pub enum Alone {
     /// Its bytes are there.
@@ -122,13 +122,13 @@ pub enum Alone {
     Refused(Exception),
     /// The deadline has passed.
     TimedOut,
-    /// The connection has no room for it.
+    /// The connection has no room for the read.
     Full,
 }
 
-/// What one look at a connection found.
+/// The result of one look at a connection.
 enum Look {
-    /// A read is over.
+    /// A read has ended.
     Over(FinishedRead),
     /// Something that nobody waits for.
     Other,
@@ -136,12 +136,12 @@ enum Look {
     Nothing,
 }
 
-/// Why nothing was posted.
+/// Why a read was not posted.
 #[derive(Debug)]
 pub enum NotPosted {
-    /// As many are in flight as can be: wait for one.
+    /// The most reads are in flight. Wait for one.
     Full,
-    /// The connection is of no more use.
+    /// The connection is useless.
     Broken(Broken),
 }
 
@@ -188,7 +188,7 @@ impl DirectPair {
         })
     }
 
-    /// Posts a guarded read of `length` bytes from `within` the page on.
+    /// Posts a guarded read of `length` bytes of the page, from `within` on.
     pub fn post(
         &mut self,
         session: &Session,
@@ -201,8 +201,8 @@ impl DirectPair {
             .map(|_| ())
     }
 
-    /// Reads from `within` the page on as much as `into` takes, guarded, with nothing else in flight: what has landed is
-    /// taken while the rest is on its way.
+    /// Reads the page from `within` on into `into`, guarded, with nothing else in flight. Copies the data that has
+    /// arrived while the rest is still under way.
     pub fn read_alone(
         &mut self,
         session: &Session,
@@ -228,7 +228,7 @@ impl DirectPair {
             }
             let mark = at + length + taken / step * 64;
             if taken + step < length && self.sink.marked(mark, self.sequence) {
-                // Good only if the completion says so.
+                // The bytes are valid only if the completion says so.
                 if self.sink.load(at + taken, &mut into[taken..taken + step]) {
                     taken += step;
                 }
@@ -253,7 +253,7 @@ impl DirectPair {
         }
     }
 
-    /// Posts it, and says where in the sink the data will be.
+    /// Posts the read. Returns where the data will be in the sink.
     fn post_guarded(
         &mut self,
         session: &Session,
@@ -307,15 +307,15 @@ impl DirectPair {
         Ok(at)
     }
 
-    /// Where in the sink the data of a guarded read lands. Marks come right behind it, and so behind all pages.
+    /// Where the data of a guarded read arrives in the sink. Marks come right behind it, and so behind all pages.
     fn guarded_at(&self, slot: usize, length: usize, marked: bool) -> usize {
         let end = self.layout.page().bytes() + LINE;
         slot * self.slot_bytes + usize::from(marked) * end.saturating_sub(length)
     }
 
-    /// The next sequence number whose slot is free; that is `sequence % DEPTH`, so some are left out. With nothing in
-    /// flight it is one of two slots in turn: both sides still have their lines in their caches, and the server can have
-    /// those of the next read's at hand while this one's are copied out.
+    /// The next sequence number whose slot is free. The slot is `sequence % DEPTH`, so some numbers are left out. With
+    /// nothing in flight, two slots take turns: both sides still have their lines in their caches, and the server can
+    /// prepare those of the next read while this one is copied out.
     fn next_slot(&mut self) -> Result<usize, NotPosted> {
         if self.waiting == 0 {
             self.sequence |= DEPTH as u64 / 2 - 1;
@@ -335,13 +335,14 @@ impl DirectPair {
         )))
     }
 
-    /// Sees off what was posted.
+    /// Sends what was posted.
     pub fn flush(&mut self) {
         self.unflushed = false;
         self.pair.flush();
     }
 
-    /// Waits for the next of the reads in flight. `None` when the deadline has passed: those in flight are given up.
+    /// Waits for the next of the reads in flight. Returns `None` if the deadline has passed; those in flight are given
+    /// up.
     pub fn next(&mut self, deadline: Nanos) -> Result<Option<FinishedRead>, Broken> {
         let mut patience = self.waits.begin(deadline);
         loop {
@@ -361,7 +362,7 @@ impl DirectPair {
         }
     }
 
-    /// Looks once whether a read is over.
+    /// Looks once whether a read has ended.
     fn look(&mut self) -> Result<Look, Broken> {
         self.post_stamps()?;
         let over = if let Some(slot) = self.over_already.pop() {
@@ -429,7 +430,8 @@ impl DirectPair {
         }
     }
 
-    /// Copies out what an answer brought, to be called before anything else is. False when it brought less.
+    /// Copies the bytes of an answer out of the sink. Must be called before anything else. Returns false if the answer
+    /// had fewer.
     #[must_use]
     pub fn take(&self, answer: &FinishedRead, into: &mut [u8]) -> bool {
         match answer.place {
@@ -445,7 +447,7 @@ impl DirectPair {
         }
     }
 
-    /// Nobody waits any more for what is in flight.
+    /// Gives up all reads in flight.
     fn give_up(&mut self) {
         for slot in &mut self.slots {
             match slot {
@@ -461,12 +463,12 @@ impl DirectPair {
         self.waiting = 0;
     }
 
-    /// Reads in flight.
+    /// Number of reads in flight.
     pub fn in_flight(&self) -> usize {
         self.waiting
     }
 
-    /// The server's last word on its cache.
+    /// The server's last report about its cache.
     pub fn feedback(&self) -> Feedback {
         self.feedback
     }

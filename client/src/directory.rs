@@ -1,24 +1,25 @@
-//! The directory of references: where pages lie in the server's memory, as far as this client was told.
+//! The directory of references: where pages lie in the server's memory, as far as the server has told this client.
 //!
-//! 24 bytes a reference, in chunks of 256 neighbouring pages; a file finds its chunks through a tree of arrays, so that
-//! a lookup is one load that may miss the processor's caches and a few that hardly do. Access keys, which one-sided
-//! reads have no use for, lie apart. A chunk whose pages lie in the server's memory as they do in the file, all referenced
-//! at one epoch and numbered alike, says so in its run: two words for 1 MiB, so that a one-sided read of a large file misses
-//! no cache for its directory, and a guarded one only that for its key. Chunks are never freed, only handed on to other
-//! pages, and nothing is locked to read them:
+//! A reference takes 24 bytes. References are in chunks of 256 neighbouring pages, and a file finds its chunks through
+//! a tree of arrays. A lookup is one load that may miss the processor's caches and a few that hardly do. Access keys
+//! are kept apart, because one-sided reads do not need them. A chunk is a run if its pages lie in the server's memory
+//! as they do in the file, all with the same epoch and with neighbouring handles. A run takes two words for 1 MiB, so a
+//! one-sided read of a large file misses no cache because of the directory, and a guarded one misses only for its key.
+//! Chunks are never freed, only given to other pages, and readers take no lock:
 //!
-//! - An entry's `valid` word (epoch and length) is stored last, and loaded both first and last: a reader that loaded
-//!   anything of another reference finds it changed. So with a run and its epoch.
-//! - A chunk that goes to other pages is first taken out of its tree, then cleared. A reader that loaded anything of
-//!   the new owner's therefore finds the tree changed when it looks again.
-//! - References are good for one session. [`Directory::begin`] moves the session's number before it clears, and a
-//!   reader looks at the number last.
+//! - An entry's `valid` word (epoch and length) is stored last, and loaded both first and last. So a reader that loaded
+//!   anything of another reference notices the change. The same holds for a run and its epoch.
+//! - A chunk that goes to other pages is first taken out of its tree, then cleared. So a reader that loaded anything of
+//!   the new owner finds the tree changed when it checks again.
+//! - References are valid in one session. [`Directory::begin`] changes the session's number before it clears, and a
+//!   reader checks the number last.
 //!
-//! When its share of memory is used up, chunks without a reference left go first (what is stale is forgotten, and they are
-//! free at once), then those of closed files as the hand meets them, then SIEVE over the rest (Zhang et al., NSDI 2024): in
-//! the order of their coming, but for those that were looked into since the hand came by. A chunk takes many reads to fill, and
-//! what fills and goes and fills again is of no use: orders that let the oldest go (CLOCK, which servers' page caches resemble,
-//! and LRU) keep a tenth of what SIEVE keeps where more is read than fits (docs/BENCHMARKS.md).
+//! When the directory has used up its memory, it takes chunks that hold no reference first. (Stale references are
+//! forgotten, and their chunks become free at once.) Then come the chunks of closed files, as the hand meets them, and
+//! then SIEVE chooses among the rest (Zhang et al., NSDI 2024): in the order in which they came, except for those that
+//! were used since the hand last passed. A chunk takes many reads to fill, and one that is filled and evicted over and
+//! over is useless. If more is read than fits, orders that evict the oldest (CLOCK, which the page caches of servers
+//! resemble, and LRU) keep a tenth of what SIEVE keeps (docs/BENCHMARKS.md).
 
 mod crowded;
 mod sieve;
@@ -37,20 +38,21 @@ use odafs_fabric::sync::{
 };
 use std::ops::Range;
 
-/// Pages of one chunk.
+/// Number of pages of a chunk.
 const CHUNK: usize = 256;
-/// Chunks of one allocation; of the first ones fewer, so that a client with few references is small.
+/// Number of chunks in an allocation. The first allocations have fewer, so that a client with few references stays
+/// small.
 const SEGMENT: usize = 16;
-/// Allocations before those of a whole segment: of 1, 1, 2, 4 and 8 chunks.
+/// Number of allocations before those of a whole segment: of 1, 1, 2, 4 and 8 chunks.
 const SMALL_SEGMENTS: usize = SEGMENT.ilog2() as usize + 1;
-/// Chunks of one array of a tree.
+/// Number of chunks in an array of a tree.
 const FANOUT: usize = 256;
-/// Pages from here on are not kept: 16 TiB of a file at 4 KiB.
+/// Pages from this one on have no references: 16 TiB of a file at 4 KiB.
 const PAGES_MAX: u64 = 1 << 32;
-/// Levels of arrays that reach [`PAGES_MAX`].
+/// Number of levels of arrays that reach [`PAGES_MAX`].
 const LEVELS: usize = 17;
 
-/// Bytes of a chunk, with what is kept beside it.
+/// Bytes of a chunk, including what is kept beside it.
 pub const CHUNK_BYTES: usize = size_of::<Chunk>() + size_of::<Owner>() + 4;
 
 /// The references of all files of one client.
@@ -62,7 +64,7 @@ pub struct Directory {
     keeper: Mutex<Keeper>,
 }
 
-/// Where one file's chunks are. A slot holds a chunk's number plus one, [`NONE`], or [`EVICTED`].
+/// The chunks of one file. A slot holds a chunk's number plus one, [`NONE`], or [`EVICTED`].
 #[derive(Debug, Default)]
 pub struct Tree {
     levels: [OnceLock<Level>; LEVELS],
@@ -74,14 +76,14 @@ type Slots = Box<[AtomicU32]>;
 const NONE: u32 = 0;
 const EVICTED: u32 = u32::MAX;
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// A reference.
     Found(Reference),
-    /// None, and there was none of late.
+    /// There is no reference, and there was none lately.
     Missing,
-    /// None, but there may have been one, had there been more memory for the directory.
+    /// There is no reference, but with more memory for the directory there might be one.
     Evicted,
 }
 
@@ -89,34 +91,35 @@ pub enum Lookup {
 struct Chunk {
     entries: [Entry; CHUNK],
     keys: [AtomicU64; CHUNK],
-    /// `valid` of all references of the chunk, if they are a run: whole pages in neighbouring frames, with neighbouring
-    /// handles; else 0.
+    /// `valid` of all references of the chunk if they are a run: whole pages in neighbouring frames, with neighbouring
+    /// handles. Otherwise 0.
     run_valid: AtomicU64,
     /// `place` of the first page of the run.
     run_place: AtomicU64,
     touched: AtomicBool,
-    /// How often it has changed hands: who was elsewhere meanwhile, and is back, looks like one who was never gone.
+    /// How often the chunk has changed owners. Without this, a chunk that went to other pages and came back would look
+    /// unchanged.
     owned: AtomicU32,
 }
 
-/// Where a page lies: what a one-sided read wants of a reference.
+/// Where a page lies: the part of a reference that a one-sided read needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
     /// Arena offset of the page.
     pub address: u64,
-    /// Valid bytes.
+    /// Number of valid bytes.
     pub length: u32,
     /// Epoch of the reference.
     pub epoch: Epoch,
 }
 
-/// All that a one-sided read wants, in one cache line.
+/// Everything that a one-sided read needs, in one cache line.
 #[derive(Debug)]
 #[repr(align(16))]
 struct Entry {
     /// Frame number (32 bits) and handle (32 bits).
     place: AtomicU64,
-    /// Epoch (48 bits) and length less one (16 bits); 0 for no reference.
+    /// Epoch (48 bits) and length less one (16 bits). 0 for no reference.
     valid: AtomicU64,
 }
 
@@ -130,7 +133,7 @@ struct Keeper {
     held: u64,
 }
 
-/// References that there is no room for any more when there is some for these pages: each chunk that they touch is taken
+/// The references that no longer fit if there is room for those of these pages. Each chunk that the pages touch counts
 /// as a whole.
 pub fn room_of(pages: &Range<u64>) -> u64 {
     match pages.end.checked_sub(1).filter(|last| *last >= pages.start) {
@@ -140,7 +143,7 @@ pub fn room_of(pages: &Range<u64>) -> u64 {
 }
 
 impl Directory {
-    /// A directory that can grow to `bytes_max`, and may grow to as much at first.
+    /// A directory that may use `bytes_max` bytes, now and later.
     pub fn new(bytes_max: u64) -> Self {
         let chunks = usize::try_from(bytes_max).unwrap_or(usize::MAX) / CHUNK_BYTES;
         let segments = chunks.div_ceil(SEGMENT).clamp(1, 1 << 20) - 1 + SMALL_SEGMENTS;
@@ -159,7 +162,7 @@ impl Directory {
         }
     }
 
-    /// Drops everything; what comes now belongs to this session, whose export has pages of this size.
+    /// Drops everything. New references belong to this session, whose export has pages of this size.
     pub fn begin(&self, session: u64, page: PageSize) {
         let mut keeper = self.keeper.lock();
         self.session.store(session, SeqCst);
@@ -171,7 +174,7 @@ impl Directory {
         }
     }
 
-    /// The reference of a page, for a reader that works in `session`.
+    /// The reference of a page, for a reader in `session`.
     pub fn lookup(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Lookup {
         let Some(slot) = tree.slot(page) else {
             return Lookup::Missing;
@@ -197,7 +200,7 @@ impl Directory {
         Lookup::Found(unpack(place, key, valid, size))
     }
 
-    /// Where a page lies by its reference, for a one-sided reader that works in `session`.
+    /// Where a page lies, for a one-sided reader in `session`.
     #[inline]
     pub fn locate(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Option<Location> {
         let slot = tree.slot(page)?;
@@ -224,19 +227,19 @@ impl Directory {
         Some(location)
     }
 
-    /// There is no reference of this page, but there may have been one, had there been more memory.
+    /// There is no reference of this page, but with more memory there might be one.
     pub fn is_evicted(&self, tree: &Tree, page: u64) -> bool {
         tree.slot(page)
             .is_some_and(|slot| slot.load(Relaxed) == EVICTED)
     }
 
-    /// Is a call for this page to ask for references?
+    /// Whether a call for this page shall ask for references.
     pub fn wants(&self, tree: &Tree, page: u64) -> bool {
         !self.is_evicted(tree, page) || self.crowded.asks()
     }
 
-    /// Takes references in, each with the index of its page; those of another session, and those older than what is
-    /// there, are left out. Returns how many were taken.
+    /// Adds references, each with the index of its page. Leaves out those of another session, and those older than what
+    /// is there. Returns how many were added.
     pub fn learn(
         &self,
         tree: &Arc<Tree>,
@@ -262,7 +265,7 @@ impl Directory {
         taken
     }
 
-    /// Notes that the chunk of this page is a run, if it is.
+    /// Notes whether the chunk of this page is a run.
     fn join(&self, keeper: &Keeper, tree: &Tree, page: u64) {
         let number = tree.slot(page).map_or(NONE, |slot| slot.load(Relaxed));
         let Some(chunk) = self.chunk(number) else {
@@ -332,7 +335,7 @@ impl Directory {
         true
     }
 
-    /// Drops the reference of a page, if it is still the one of this epoch.
+    /// Drops the reference of a page, if it still has this epoch.
     pub fn forget(&self, tree: &Tree, page: u64, epoch: Epoch) {
         self.drop_entry(tree, page, |valid| valid >> 16 == epoch.0);
     }
@@ -373,28 +376,28 @@ impl Directory {
         }
     }
 
-    /// References that there is room for.
+    /// Number of references that there is room for.
     pub fn room(&self) -> u64 {
         (self.keeper.lock().limit * CHUNK) as u64
     }
 
-    /// References held.
+    /// Number of references held.
     pub fn held(&self) -> u64 {
         self.keeper.lock().held
     }
 
-    /// Bytes in use, trees of files apart.
+    /// Bytes in use, without the trees of files.
     pub fn bytes(&self) -> u64 {
         let keeper = self.keeper.lock();
         ((keeper.owners.len() - keeper.free.len()) * CHUNK_BYTES) as u64
     }
 
-    /// Bytes that stay allocated whatever the limit.
+    /// Bytes that stay allocated whatever the limit is.
     pub fn bytes_allocated(&self) -> u64 {
         (self.keeper.lock().owners.len() * CHUNK_BYTES) as u64
     }
 
-    /// Grows or shrinks what it may use; never above what it was made for.
+    /// Sets how much memory the directory may use, at most what it was created for.
     pub fn set_limit(&self, bytes: u64) {
         let chunks = usize::try_from(bytes).unwrap_or(usize::MAX) / CHUNK_BYTES;
         let mut keeper = self.keeper.lock();
@@ -409,7 +412,7 @@ impl Directory {
         }
     }
 
-    /// A chunk that nobody owns: a free one, a new one, or another's.
+    /// A chunk without an owner: a free one, a new one, or another owner's.
     fn obtain(&self, keeper: &mut Keeper) -> Option<usize> {
         let used = keeper.owners.len() - keeper.free.len();
         if used >= keeper.limit {
@@ -430,8 +433,8 @@ impl Directory {
         Some(number)
     }
 
-    /// SIEVE: the next chunk that was not looked into since the hand came by, or whose file is closed. Twice round at
-    /// most: the first time may find that all were.
+    /// SIEVE: the next chunk that was not used since the hand passed, or whose file is closed. The hand goes round at
+    /// most twice, because in the first round all may have been used.
     fn victim(&self, keeper: &mut Keeper) -> Option<usize> {
         for _ in 0..2 * keeper.owners.len() {
             let number = keeper.order.look(&keeper.owners)?;
@@ -474,7 +477,7 @@ impl Directory {
     }
 }
 
-/// The segment of a chunk, and its place there.
+/// The segment of a chunk, and its index there.
 #[inline]
 fn segment_of(number: usize) -> (usize, usize) {
     if number >= SEGMENT {
@@ -486,7 +489,7 @@ fn segment_of(number: usize) -> (usize, usize) {
     }
 }
 
-/// Chunks in the first `segments` of them.
+/// Number of chunks in the first `segments` segments.
 fn chunks_in(segments: usize) -> usize {
     match segments {
         0 => 0,
@@ -496,7 +499,7 @@ fn chunks_in(segments: usize) -> usize {
 }
 
 impl Tree {
-    /// Level `n` has `2^n` arrays of slots: a small file has a small tree, and no file is copied as it grows.
+    /// Level `n` has `2^n` arrays of slots. So a small file has a small tree, and nothing is copied as a file grows.
     fn place(page: u64) -> Option<(usize, usize, usize)> {
         if page >= PAGES_MAX {
             return None;
@@ -538,7 +541,7 @@ impl Chunk {
         }
     }
 
-    /// It was of use. The word is written once, until a hand comes by.
+    /// The chunk was used. This writes the word once, until the hand passes.
     #[inline]
     fn touch(&self) {
         if !self.touched.load(Relaxed) {
@@ -546,8 +549,8 @@ impl Chunk {
         }
     }
 
-    /// `place` and `valid` of one reference, and the word that is still `valid` if both were of one piece, and whatever
-    /// else of the reference is loaded before that word is looked at again.
+    /// Loads `place` and `valid` of a reference, and the word that still equals `valid` if both belong together.
+    /// Whatever else of the reference is loaded must be loaded before that word is checked again.
     #[inline]
     fn words(&self, at: usize) -> (u64, u64, &AtomicU64) {
         let run = self.run_valid.load(Acquire);
@@ -561,13 +564,14 @@ impl Chunk {
     }
 }
 
-/// `place` of a run's page, from that of its first.
+/// `place` of a run's page, computed from that of its first page.
 #[inline]
 fn place_in_run(first: u64, at: usize) -> u64 {
     first.wrapping_add((1 << 32 | 1) * at as u64)
 }
 
-/// Three words, if the reference fits: its page lies on a page boundary below 2^32 pages, its epoch is below 2^48.
+/// The three words of a reference, if it fits: its page lies on a page boundary below 2^32 pages, and its epoch is
+/// below 2^48.
 fn pack(reference: &Reference, page: PageSize) -> Option<(u64, u64, u64)> {
     let frame = reference.address >> page.shift();
     let fits = frame << page.shift() == reference.address

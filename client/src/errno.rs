@@ -1,5 +1,5 @@
-//! The system's number for each error, for bindings to other languages: one that a program would get from a local file
-//! where there is such a one.
+//! The system's number for each error, for bindings to other languages. It is the number that a local file would give,
+//! if there is one.
 //!
 //! | what happened | errno |
 //! |---|---|
@@ -123,7 +123,7 @@ impl PathError {
     }
 }
 
-/// An error that a text was added to has its kind only.
+/// An error with added text has only its kind.
 fn of_system(error: &io::Error) -> i32 {
     use io::ErrorKind as K;
     let by_kind = || match error.kind() {
@@ -152,7 +152,8 @@ fn of_system(error: &io::Error) -> i32 {
 mod tests {
     use super::*;
 
-    /// The numbers that NFS took from the systems of its time are still theirs, where the two agree on the kind.
+    /// Where NFS and the system agree on the kind, the numbers that NFS took from the systems of its time are still
+    /// theirs.
     #[test]
     fn numbers_and_kinds_agree() {
         for status in (0..100).chain(10_000..10_010).map(Status) {

@@ -1,7 +1,7 @@
-//! Errors, one enum per kind of thing asked. An exception of a direct read is none of them: it is answered by RPC.
+//! Errors: one enum for each kind of operation. An exception of a direct read is not an error; the read goes on by RPC.
 //!
-//! `Display` tells all of it, the cause too, so `source` has nothing to add and gives nothing: whoever prints a chain
-//! prints each cause once. (`r#source` is a field of that name which thiserror does not take for one.)
+//! `Display` includes the cause, so `source()` returns nothing, and a program that prints a chain prints each cause once.
+//! (thiserror does not take the field `r#source` for a source.)
 
 use std::{io, path::Path, time::Duration};
 use thiserror::Error;
@@ -13,7 +13,7 @@ pub use crate::url::UrlError;
 pub enum CallError {
     /// The deadline passed.
     #[error(
-        "{call}: no answer within {after:?} (is the server stuck? a longer deadline waits longer: `--deadline`, in a program `Options::deadline`)"
+        "{call}: no answer within {after:?} (is the server stuck? To wait longer, set `--deadline`, or `Options::deadline` in a program)"
     )]
     TimedOut {
         /// Name of the call.
@@ -23,7 +23,7 @@ pub enum CallError {
     },
     /// The connection was lost and could not be made again within the deadline.
     #[error(
-        "{call}: the connection to {} was lost and not made again: {reason}{}",
+        "{call}: the connection to {} was lost and could not be made again: {reason}{}",
         unless_named(.server, .reason),
         unless_refused(.reason, " (is it running?)")
     )]
@@ -47,14 +47,14 @@ pub enum CallError {
     },
     /// The connection was lost after a call was sent that may not be repeated.
     #[error(
-        "{call}: the connection was lost after it was sent; it may or may not have taken effect (look before you repeat it)"
+        "{call}: the connection was lost after the call was sent; it may or may not have taken effect (check before you repeat it)"
     )]
     Unknown {
         /// Name of the call.
         call: &'static str,
     },
     /// The server does not have this program, version or procedure.
-    #[error("{call}: the server does not offer it ({what})")]
+    #[error("{call}: the server does not offer this call ({what})")]
     Unavailable {
         /// Name of the call.
         call: &'static str,
@@ -63,7 +63,7 @@ pub enum CallError {
     },
     /// The server refused the RPC itself.
     #[error(
-        "{call}: the server refused the call: {reason} (see its export's access list, and whether it wants a port below 1024: `odafs serve --insecure`, knfsd's `insecure`)"
+        "{call}: the server refused the call: {reason} (check the access list of its export, `odafs serve --allow`, and whether it accepts ports of 1024 and above: `odafs serve --insecure`, knfsd's `insecure`)"
     )]
     Refused {
         /// Name of the call.
@@ -71,7 +71,7 @@ pub enum CallError {
         /// Its reason.
         reason: String,
     },
-    /// The answer makes no sense.
+    /// The server's answer is malformed or impossible.
     #[error("{call}: the server misbehaved: {what}")]
     Misbehaved {
         /// Name of the call.
@@ -115,7 +115,7 @@ pub enum ConnectError {
         r#source: io::Error,
     },
     /// This build lacks the fabric.
-    #[error("connect: the {fabric} fabric is not in this build ({remedy})")]
+    #[error("connect: no {fabric} fabric: {remedy}")]
     NoFabric {
         /// The fabric: `verbs`.
         fabric: &'static str,
@@ -123,7 +123,7 @@ pub enum ConnectError {
         remedy: &'static str,
     },
     /// No export holds the URL's path.
-    #[error("connect: {server} exports nothing that holds {path} (it exports: {exports})")]
+    #[error("connect: {server} has no export that contains {path} (it exports {exports})")]
     NoExport {
         /// Address of the server.
         server: String,
@@ -153,7 +153,7 @@ impl From<CallError> for ConnectError {
     }
 }
 
-/// The server, unless what is told of it names it already, as errors of shared memory do.
+/// The server's name, unless the text `told` contains it, as errors of shared memory do.
 fn unless_named<'a>(server: &'a str, told: &str) -> &'a str {
     if told.contains(server) {
         "the server"
@@ -162,7 +162,7 @@ fn unless_named<'a>(server: &'a str, told: &str) -> &'a str {
     }
 }
 
-/// The question, unless the server has told of itself that it is there.
+/// The question, unless the text `told` comes from the server itself.
 fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
     if told.contains(odafs_fabric::REFUSED) {
         ""
@@ -185,7 +185,7 @@ pub enum ReadError {
         status: Status,
     },
     /// `read_exact_at` met the end of the file.
-    #[error("read {path} at {offset}: the file ends after {bytes} of {wanted} bytes")]
+    #[error("read {path} at {offset}: the file ends after {bytes} of the {wanted} bytes wanted")]
     EndOfFile {
         /// Path of the file.
         path: String,
@@ -280,8 +280,8 @@ pub enum PathError {
         /// The path.
         path: String,
     },
-    /// The path cannot be sent: it is empty, holds a NUL, or a name is longer than 255 bytes.
-    #[error("{verb} {path}: not a path that can be sent: {why}")]
+    /// The path is not valid: it is empty, contains a NUL, or has a name longer than 255 bytes.
+    #[error("{verb} {path}: not a valid path: {why}")]
     BadPath {
         /// The operation.
         verb: &'static str,
@@ -337,18 +337,18 @@ impl Status {
         }
     }
 
-    /// What it is told as to whoever asked for this. One status has as many meanings as there are procedures.
+    /// The words for this status after an operation, because its meaning depends on the procedure.
     fn of(self, verb: &str) -> String {
         let words = match (self.0, verb) {
             (
                 13,
                 "create" | "put" | "mkdir" | "remove" | "rmdir" | "rename" | "symlink" | "link",
             ) => {
-                "permission denied (the directory's mode decides; over TCP and RDMA, the server's `--squash` too)"
+                "permission denied (check the directory's mode and, over TCP and RDMA, the server's `--squash`)"
             }
-            (22, "read" | "write" | "sync") => "invalid argument: not a regular file?",
-            (22, "readlink") => "invalid argument: not a symbolic link?",
-            (22, "rename") => "invalid argument: a directory into itself?",
+            (22, "read" | "write" | "sync") => "invalid argument (is it a regular file?)",
+            (22, "readlink") => "invalid argument (is it a symbolic link?)",
+            (22, "rename") => "invalid argument (a directory cannot move into itself)",
             _ => self.words(),
         };
         format!("{words} (status {})", self.0)
@@ -356,18 +356,20 @@ impl Status {
 
     fn words(self) -> &'static str {
         match self.0 {
-            1 => "operation not permitted (only the owner may)",
+            1 => "operation not permitted (only the owner may do this)",
             2 => "no such file or directory",
             5 => "the server met an input/output error (its log says more)",
             6 => "no such device",
             13 => {
-                "permission denied (the file's mode decides; over TCP and RDMA, the server's `--squash` too)"
+                "permission denied (check the file's mode and, over TCP and RDMA, the server's `--squash`)"
             }
-            17 => "it exists already",
-            18 => "across two file systems of the server (copy it instead)",
+            17 => "already exists",
+            18 => {
+                "source and destination are on different file systems of the server (copy instead)"
+            }
             19 => "no such device",
             20 => "not a directory",
-            21 => "a directory",
+            21 => "is a directory",
             22 => "invalid argument",
             27 => "too large for the server's file system",
             28 => "no space left on the server",
@@ -375,18 +377,18 @@ impl Status {
             31 => "too many hard links",
             63 => "the name is too long for the server's file system",
             66 => "the directory is not empty",
-            69 => "over quota",
+            69 => "disk quota exceeded on the server",
             70 => "the file is gone (stale handle; open it again)",
-            71 => "too many levels of remote",
-            10001 => "the server does not know the handle (reconnect)",
-            10002 => "changed meanwhile",
+            71 => "too many levels of remote file systems",
+            10001 => "the server does not know the file handle (connect again)",
+            10002 => "the file changed meanwhile",
             10003 => "the directory changed while it was read (read it again)",
-            10004 => "the server does not support it",
-            10005 => "the reply does not fit",
+            10004 => "the server does not support this operation",
+            10005 => "the reply does not fit the size that was asked for",
             10006 => "the server met a fault (its log says more)",
-            10007 => "the server does not support this type",
-            10008 => "the server asks to try later",
-            _ => "an error that has no name here",
+            10007 => "the server does not support this type of file",
+            10008 => "the server asks the client to try again later",
+            _ => "an unknown error",
         }
     }
 }
@@ -418,7 +420,7 @@ impl WriteError {
         }
     }
 
-    /// The same, told of the file that was asked for, where another was written in its place.
+    /// Makes the error name the file that the caller asked for, where another was written in its place.
     #[must_use]
     pub fn about(mut self, asked: &'static str, of: &Path) -> Self {
         match &mut self {
@@ -443,7 +445,7 @@ impl PathError {
         }
     }
 
-    /// The same, told of what was asked for, where something else was done for it on the way.
+    /// Makes the error name the operation and the path that the caller asked for, where others were needed on the way.
     #[must_use]
     pub fn about(mut self, asked: &'static str, of: &Path) -> Self {
         let (Self::Server { verb, path, .. }
@@ -493,7 +495,7 @@ mod tests {
     use super::*;
     use std::error::Error;
 
-    /// What prints a whole chain, as `{:#}` of anyhow does.
+    /// Prints a whole chain, as `{:#}` of anyhow does.
     fn printed(error: &dyn Error) -> String {
         match error.source() {
             Some(cause) => format!("{error}: {}", printed(cause)),
@@ -524,13 +526,10 @@ mod tests {
             status,
         };
         for (told, likely) in [
-            (read.to_string(), "argument: not a regular file? (status"),
-            (write.to_string(), "argument: not a regular file? (status"),
-            (asked("readlink"), "argument: not a symbolic link? (status"),
-            (
-                asked("rename"),
-                "argument: a directory into itself? (status",
-            ),
+            (read.to_string(), "(is it a regular file?) (status"),
+            (write.to_string(), "(is it a regular file?) (status"),
+            (asked("readlink"), "(is it a symbolic link?) (status"),
+            (asked("rename"), "cannot move into itself) (status"),
             (asked("mkdir"), "mkdir /x: invalid argument (status 22)"),
             (
                 PathError::Server {

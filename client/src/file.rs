@@ -22,7 +22,7 @@ use crate::{
 };
 use std::{ops::Range, path::Path};
 
-/// Pages of which references are asked for at once, at most: 256 MiB.
+/// The most pages whose references are asked for at once: 256 MiB.
 const WILL_NEED_PAGES: u64 = 65_536;
 
 /// An open file. It is cheap to clone. Many threads may read and write at once.
@@ -235,7 +235,7 @@ impl File {
     /// As [`read_at`](Self::read_at).
     pub fn read_to_end(&self) -> Result<Vec<u8>, ReadError> {
         const STEP: u64 = 1 << 20;
-        // The server's word, and no reason to take memory for what has not come yet.
+        // This is only what the server says, so do not allocate memory for bytes that have not come.
         let size = self.state().attributes().map_or(0, |known| known.size);
         let mut all = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! The file system by handle: one method for each thing that NFS version 3 does, for what stands in between a program and
-//! its files (a mount, another language). [`Client`] does the same by path.
+//! The file system by handle: one method for each procedure of NFS version 3, for layers between a program and its
+//! files (a mount, another language). [`Client`] offers the same by path.
 //!
 //! ```no_run
 //! use odafs::{Client, fs::FileSystem};
@@ -16,12 +16,12 @@
 //! # }
 //! ```
 //!
-//! A [`Handle`] is what the server calls a file or a directory; names are looked up in a directory one at a time, symbolic
-//! links are not followed, and nothing is resolved or remembered in between. A name is one component of a path: bytes,
-//! without `/` and NUL, at most 255 of them.
+//! A [`Handle`] identifies a file or a directory at the server. Names are looked up in a directory one at a time,
+//! symbolic links are not followed, and nothing is resolved or remembered in between. A name is one component of a
+//! path: at most 255 bytes, without `/` and NUL.
 //!
 //! # Errors
-//! Every error has the system's number, `errno()`. Whatever a method says besides, all of them may fail with
+//! Every error has the system's number, `errno()`. Besides the errors that a method names, all methods may fail with
 //!
 //! | errno | when |
 //! |---|---|
@@ -58,8 +58,8 @@ use std::{
     time::SystemTime,
 };
 
-/// An export's files, by handle. Cheap to clone; all clones share the connection of the [`Client`], and may be used from many
-/// threads at once. See the [module](self).
+/// The files of an export, by handle. Cheap to clone. All clones share the connection of the [`Client`], and many
+/// threads may use them at once. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct FileSystem {
     client: Client,
@@ -87,9 +87,9 @@ impl FileSystem {
         self.client.nfs()
     }
 
-    /// What a path stands for: one LOOKUP for each of its names. As with [`Client::open`], an absolute path begins with the
-    /// export's name and a relative one (`.` too) starts at the URL's path. Symbolic links on the way are followed, one at the
-    /// end if `follow` says so.
+    /// The file at a path: one LOOKUP for each of its names. As with [`Client::open`], an absolute path begins with the
+    /// export's name, and a relative one (including `.`) starts at the URL's path. Symbolic links on the way are
+    /// followed. One at the end is followed if `follow` is set.
     ///
     /// # Errors
     /// `ENOENT`: there is no such file. `ELOOP`: more than 40 symbolic links. See the [module](self#errors) for the others.
@@ -97,7 +97,7 @@ impl FileSystem {
         self.client.walk("lookup").find(path.as_ref(), follow)
     }
 
-    /// What a name in a directory stands for (LOOKUP); `..` is the directory above.
+    /// The file with a name in a directory (LOOKUP). `..` is the directory above.
     ///
     /// # Errors
     /// `ENOENT`: there is no such name. See the [module](self#errors) for the others.
@@ -105,7 +105,8 @@ impl FileSystem {
         self.make("lookup", name.as_ref(), |nfs, name| nfs.lookup(dir, name))
     }
 
-    /// Attributes of a file, as the server has them now (GETATTR). What is cached of a file that has changed goes.
+    /// The present attributes of a file at the server (GETATTR). If the file has changed, the client drops what it has
+    /// cached of it.
     ///
     /// # Errors
     /// See the [module](self#errors).
@@ -117,11 +118,12 @@ impl FileSystem {
         Ok(attributes)
     }
 
-    /// Changes attributes, and returns all of them (SETATTR). With a `guard` only if the file's
-    /// [`ctime`](Attributes::ctime) still is that: who read the attributes before overwrites no change made since.
+    /// Changes attributes, and returns all of them (SETATTR). With a `guard`, it does so only if that is still the
+    /// file's [`ctime`](Attributes::ctime), so that a caller that read the attributes before overwrites no later
+    /// change.
     ///
     /// # Errors
-    /// `EAGAIN`: the file has changed since `guard`. `EISDIR`, `EINVAL`: a size of what has none. See the
+    /// `EAGAIN`: the file has changed since `guard`. `EISDIR`, `EINVAL`: only regular files have a size to set. See the
     /// [module](self#errors) for the others.
     pub fn setattr(
         &self,
@@ -134,17 +136,17 @@ impl FileSystem {
         set.map_err(of("set attributes", file))
     }
 
-    /// Which of the rights `wanted` the caller has (ACCESS), by the server's word: it may know more than the mode says.
+    /// Which of the rights `wanted` the caller has (ACCESS). The server decides, and may know more than the mode shows.
     ///
     /// # Errors
-    /// See the [module](self#errors). A right that is not granted is none.
+    /// See the [module](self#errors). A right that is not granted is not an error.
     pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, PathError> {
         let granted = self.nfs().access(file, wanted);
         Ok(granted.map_err(of("ask for access to", file))? & wanted)
     }
 
-    /// Opens a file for reading and writing, and checks what is cached of it against the server (GETATTR). All reads of an
-    /// open [`File`] go the ways that [`Client::open`] promises. It has no path: [`File::path`] shows the handle.
+    /// Opens a file for reading and writing, and checks what is cached of it against the server (GETATTR). Reads of an
+    /// open [`File`] are as fast as after [`Client::open`]. The file has no path; [`File::path`] shows the handle.
     ///
     /// # Errors
     /// `EISDIR`: a directory. See the [module](self#errors) for the others.
@@ -161,7 +163,7 @@ impl FileSystem {
         Ok(self.client.file(file.shown(), &found))
     }
 
-    /// The file without a call: nothing is checked, neither that it exists nor what is cached of it.
+    /// Opens the file without a call. It checks neither that the file exists nor what is cached of it.
     /// [`File::snapshot`] does both.
     pub fn file(&self, file: &Handle) -> File {
         let shared = self.client.shared();
@@ -169,8 +171,9 @@ impl FileSystem {
         File::new(self.client.clone(), inner)
     }
 
-    /// Reads into `buf` from `offset` on, in bytes: fewer than asked for only at the end of the file. What is cached is taken
-    /// as it is. A program that reads more than once, or that has to see what others wrote, [opens](Self::open) the file; that is faster too.
+    /// Reads into `buf` from `offset` on, in bytes. It reads less than asked for only at the end of the file. Cached
+    /// data is used without a check. A program that reads several times, or that must see what others write, should
+    /// [open](Self::open) the file, which is also faster.
     ///
     /// # Errors
     /// `EINVAL`, `EISDIR`: not a regular file. See the [module](self#errors) for the others.
@@ -178,17 +181,17 @@ impl FileSystem {
         self.file(file).read_at(buf, offset)
     }
 
-    /// Writes all of `data` at `offset`, in bytes (WRITE, unstable): a crash of the server may lose it until
-    /// [`commit`](Self::commit), which sends it again then.
+    /// Writes all of `data` at `offset`, in bytes (WRITE, unstable). A crash of the server may lose the data until
+    /// [`commit`](Self::commit), which then sends it again.
     ///
     /// # Errors
     /// `EFBIG`, `ENOSPC`, `EDQUOT`: there is no room. `EINVAL`, `EISDIR`: not a regular file. See the
-    /// [module](self#errors) for the others, and [`File::write_at`] for what a failed call may have done.
+    /// [module](self#errors) for the others, and [`File::write_at`] for the possible effects of a failed call.
     pub fn write(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
         self.file(file).write_at(data, offset)
     }
 
-    /// As [`write`](Self::write); it is on stable storage when this returns (WRITE, `FILE_SYNC`).
+    /// As [`write`](Self::write), but the data is on stable storage when this returns (WRITE, `FILE_SYNC`).
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -196,20 +199,20 @@ impl FileSystem {
         self.file(file).write_stable_at(data, offset)
     }
 
-    /// Brings all that was written to a file through this client to stable storage (COMMIT).
+    /// Brings everything that was written to a file through this client to stable storage (COMMIT).
     ///
     /// # Errors
-    /// `EIO`: unstable writes were lost in a restart of the server, and could not be sent again. See the
+    /// `EIO`: a restart of the server lost unstable writes, and they could not be sent again. See the
     /// [module](self#errors) for the others.
     pub fn commit(&self, file: &Handle) -> Result<(), WriteError> {
         self.file(file).sync()
     }
 
-    /// Makes a regular file (CREATE).
+    /// Creates a regular file (CREATE).
     ///
     /// # Errors
-    /// `EEXIST`: the name exists, where `how` minds. `EISDIR`: it is a directory's. `ENOSPC`, `EDQUOT`: there is no room.
-    /// See the [module](self#errors) for the others.
+    /// `EEXIST`: the name exists, and `how` does not allow that. `EISDIR`: the name is that of a directory. `ENOSPC`,
+    /// `EDQUOT`: there is no room. See the [module](self#errors) for the others.
     pub fn create(
         &self,
         dir: &Handle,
@@ -221,7 +224,7 @@ impl FileSystem {
         })
     }
 
-    /// Makes a directory (MKDIR).
+    /// Creates a directory (MKDIR).
     ///
     /// # Errors
     /// `EEXIST`: the name exists. See the [module](self#errors) for the others.
@@ -236,11 +239,11 @@ impl FileSystem {
         })
     }
 
-    /// Makes a device, a socket or a named pipe (MKNOD).
+    /// Creates a device, a socket or a named pipe (MKNOD).
     ///
     /// # Errors
-    /// `EEXIST`: the name exists. `EPERM`, `EACCES`: devices are root's to make. `EOPNOTSUPP`: the server makes none of
-    /// that kind. See the [module](self#errors) for the others.
+    /// `EEXIST`: the name exists. `EPERM`, `EACCES`: only root may create devices. `EOPNOTSUPP`: the server does not
+    /// create this kind. See the [module](self#errors) for the others.
     pub fn mknod(
         &self,
         dir: &Handle,
@@ -253,7 +256,7 @@ impl FileSystem {
         })
     }
 
-    /// Makes a symbolic link that says `target` (SYMLINK).
+    /// Creates a symbolic link that points to `target` (SYMLINK).
     ///
     /// # Errors
     /// `EEXIST`: the name exists. `ENAMETOOLONG`: the target is too long for the server. See the [module](self#errors) for
@@ -270,20 +273,20 @@ impl FileSystem {
         })
     }
 
-    /// What a symbolic link says (READLINK).
+    /// The target of a symbolic link (READLINK).
     ///
     /// # Errors
-    /// `EINVAL`: it is no link. See the [module](self#errors) for the others.
+    /// `EINVAL`: it is not a symbolic link. See the [module](self#errors) for the others.
     pub fn readlink(&self, link: &Handle) -> Result<OsString, PathError> {
         let target = self.nfs().read_link(link).map_err(of("readlink", link))?;
         Ok(OsString::from_vec(target))
     }
 
-    /// Gives a file the further name `name` in `dir` (LINK).
+    /// Gives a file another name, `name` in `dir` (LINK).
     ///
     /// # Errors
-    /// `EEXIST`: the name exists. `EMLINK`: the file has too many. `EPERM`, `EISDIR`, `EINVAL`: a directory. `EXDEV`: `dir`
-    /// lies on another file system. See the [module](self#errors) for the others.
+    /// `EEXIST`: the name exists. `EMLINK`: the file has too many names. `EPERM`, `EISDIR`, `EINVAL`: it is a
+    /// directory. `EXDEV`: `dir` is on another file system. See the [module](self#errors) for the others.
     pub fn link(
         &self,
         file: &Handle,
@@ -293,10 +296,12 @@ impl FileSystem {
         self.on_name("link", name.as_ref(), |nfs, name| nfs.link(file, dir, name))
     }
 
-    /// Removes a name of what is no directory (REMOVE). With the last one goes the file, for those too who have it open.
+    /// Removes a name that is not a directory's (REMOVE). When its last name is removed, the file is gone, even for
+    /// those who have it open.
     ///
     /// # Errors
-    /// `ENOENT`: there is no such name. `EISDIR`, `EPERM`: a directory. See the [module](self#errors) for the others.
+    /// `ENOENT`: there is no such name. `EISDIR`, `EPERM`: it is a directory. See the [module](self#errors) for the
+    /// others.
     pub fn unlink(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
         self.on_name("remove", name.as_ref(), |nfs, name| {
             nfs.remove(dir, name, Removed::File)
@@ -313,12 +318,12 @@ impl FileSystem {
         })
     }
 
-    /// Gives what bears one name another (RENAME); what bore the new one is replaced, in one step.
+    /// Renames a file or directory (RENAME). Whatever has the new name is replaced, in one step.
     ///
     /// # Errors
-    /// `ENOENT`: there is no such name. `EXDEV`: across two file systems. `EINVAL`: a directory into itself. `EISDIR`,
-    /// `ENOTDIR`, `ENOTEMPTY`, `EEXIST`: what bears the new name cannot be replaced. See the [module](self#errors) for the
-    /// others.
+    /// `ENOENT`: there is no such name. `EXDEV`: the two names are on different file systems. `EINVAL`: a directory
+    /// cannot move into itself. `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EEXIST`: whatever has the new name cannot be
+    /// replaced. See the [module](self#errors) for the others.
     pub fn rename(
         &self,
         dir: &Handle,
@@ -334,25 +339,25 @@ impl FileSystem {
         })
     }
 
-    /// The entries of a directory behind a cookie, names and numbers alone (READDIR): fetched from the server as they are
-    /// asked for, some 32 KiB at a time. `.` and `..` are among them where the server lists them.
+    /// The entries of a directory after a cookie, with names and numbers only (READDIR). They are fetched as the caller
+    /// asks for them, about 32 KiB at a time. `.` and `..` are included if the server lists them.
     ///
     /// # Errors
-    /// The iterator's items are results, and its last one may be an error. `ESTALE`: the cookie is none that the server takes
-    /// any more. `ENOTDIR`: not a directory. See the [module](self#errors) for the others.
+    /// The iterator's items are results, and the last one may be an error. `ESTALE`: the server no longer accepts the
+    /// cookie. `ENOTDIR`: not a directory. See the [module](self#errors) for the others.
     pub fn readdir(&self, dir: &Handle, from: Cookie) -> Entries {
         Entries::new(self.client.shared().clone(), *dir, from, false)
     }
 
-    /// As [`readdir`](Self::readdir), each entry with its handle and attributes (READDIRPLUS).
+    /// As [`readdir`](Self::readdir), but each entry has its handle and attributes (READDIRPLUS).
     ///
     /// # Errors
-    /// As [`readdir`](Self::readdir). `EOPNOTSUPP`: the server lists names only.
+    /// As [`readdir`](Self::readdir). `EOPNOTSUPP`: the server lists only names.
     pub fn readdirplus(&self, dir: &Handle, from: Cookie) -> Entries {
         Entries::new(self.client.shared().clone(), *dir, from, true)
     }
 
-    /// Room on the file system that holds a file (FSSTAT), in bytes and in files.
+    /// The space on the file system of a file (FSSTAT), in bytes and in files.
     ///
     /// # Errors
     /// See the [module](self#errors).
@@ -361,7 +366,7 @@ impl FileSystem {
         space.map_err(of("ask for space on", file))
     }
 
-    /// What the server can do, and likes best (FSINFO).
+    /// The server's capabilities and preferences (FSINFO).
     ///
     /// # Errors
     /// See the [module](self#errors).
@@ -370,7 +375,7 @@ impl FileSystem {
         info.map_err(of("ask for limits of", file))
     }
 
-    /// Limits of names and links (PATHCONF).
+    /// The limits of names and links (PATHCONF).
     ///
     /// # Errors
     /// See the [module](self#errors).
@@ -405,7 +410,7 @@ impl From<Client> for FileSystem {
     }
 }
 
-/// A name that can be sent.
+/// Checks that a name can be sent.
 fn checked<'n>(verb: &'static str, name: &'n OsStr) -> Result<&'n [u8], PathError> {
     let bytes = name.as_bytes();
     let path = || name.to_string_lossy().into_owned();

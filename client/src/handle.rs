@@ -26,7 +26,7 @@ impl Handle {
         Some(handle)
     }
 
-    /// What it is called in messages.
+    /// A short form for messages.
     pub(crate) fn shown(&self) -> String {
         format!("handle {self:?}")
     }

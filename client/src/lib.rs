@@ -18,9 +18,9 @@
 //! ```
 //!
 //! A first read goes by RPC. Its reply also says where in the server's memory the pages lie. Later reads take those
-//! pages from there, without an RPC and, where the fabric and the server allow it, without the server's processor.
-//! Such a reference may be stale at any time. That is no error: the server refuses the read with an [`Exception`],
-//! and the read goes on by RPC, in the same call. [`File::read_traced`] tells which route a read took, and why:
+//! pages from there, without an RPC and, where the fabric and the server allow it, without the server's processor. Such
+//! a reference may be stale at any time. That is not an error: the server refuses the read with an [`Exception`], and
+//! the read goes on by RPC, in the same call. [`File::read_traced`] reports which route a read took, and why:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,10 +54,10 @@
 //! program, the same calls speak plain NFS version 3.
 //!
 //! # Examples
-//! Each example in `client/examples` is a program of a screen: `read` (that of the README), `write` (unstable writes
-//! and one sync), `batch` (many reads in flight), `rows` (rows of one length by number), `asynchronous` (tokio), `will_need` (references ahead of direct
-//! reads), `trace` (the route of a read, and why), `statistics` (how reads were served), `watch` (waiting for a
-//! change) and `by_handle` (files by handle, without paths).
+//! Each example in `client/examples` fits on a screen: `read` (the program in the README), `write` (unstable writes and
+//! one sync), `batch` (many reads in flight), `rows` (rows of one length by number), `asynchronous` (tokio),
+//! `will_need` (references ahead of direct reads), `trace` (the route of a read, and why), `statistics` (how reads were
+//! served), `watch` (waiting for a change) and `by_handle` (files by handle, without paths).
 //!
 //! # Features
 //! | feature | default | what |

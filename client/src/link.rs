@@ -1,4 +1,4 @@
-//! How a server is reached: over a fabric, or by TCP alone.
+//! How to reach a server: over a fabric, or by TCP alone.
 
 #[cfg(not(shuttle))]
 use crate::default_socket;
@@ -14,20 +14,20 @@ use odafs_common::connect::{PrivateData, Role};
 use odafs_fabric::{QueuePair, RemoteInvalidation, clock::Nanos, sync::Arc};
 use std::io;
 
-/// Makes connections to one server: a fabric and an address on it.
+/// Makes connections to one server over a fabric.
 ///
-/// URLs name the fabrics that are built in. Tests bring their own: see [`Client::over`](crate::Client::over).
+/// The built-in fabrics are named by URLs. Tests bring their own: see [`Client::over`](crate::Client::over).
 pub trait Dial: Send + Sync {
-    /// Makes a new connection. `private_data` tells the server what it is for.
+    /// Makes a new connection. `private_data` tells the server its purpose.
     ///
     /// # Errors
     /// No server answers, or the server refuses the connection.
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>>;
 
-    /// Makes a new connection with private data that depends on which of the client's tags the peer can invalidate.
+    /// Makes a new connection whose private data depends on which of the client's tags the peer can invalidate.
     ///
     /// # Errors
-    /// As [`dial`](Self::dial).
+    /// The same as [`dial`](Self::dial).
     fn dial_with(
         &self,
         private_data: &dyn Fn(RemoteInvalidation) -> Vec<u8>,
@@ -39,7 +39,7 @@ pub trait Dial: Send + Sync {
     /// The fabric's name: `shm`, `tcp`, `verbs` or `sim`.
     fn fabric(&self) -> &'static str;
 
-    /// Address of the server, for messages.
+    /// The server's address, for messages.
     fn address(&self) -> String;
 
     /// How calls travel over its connections.
@@ -51,23 +51,23 @@ pub trait Dial: Send + Sync {
 /// How calls travel over the connections of a fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RpcOver {
-    /// Each call is one message, and so is its reply.
+    /// Each call and each reply is one message.
     Messages,
-    /// As RPC-over-RDMA (RFC 8166): long data lie in memory that the peer reads or writes.
+    /// As RPC-over-RDMA (RFC 8166). Long data lies in memory that the peer reads or writes.
     Rdma,
 }
 
-/// How a server is reached.
+/// The way to a server.
 #[derive(Clone)]
 pub enum Link {
-    /// Over a fabric: RPC, and direct reads where the server grants them.
+    /// A fabric: RPC, and direct reads if the server grants them.
     Fabric(Arc<dyn Dial>, Rdma),
     /// RPC over TCP.
     NfsTcp(Host),
 }
 
 impl Link {
-    /// The link that a URL asks for.
+    /// The link for a URL.
     pub fn of(url: &Url, rdma: Rdma) -> Result<Self, ConnectError> {
         match &url.server {
             ServerAddress::NfsTcp(host) => Ok(Self::NfsTcp(host.clone())),
@@ -154,7 +154,8 @@ impl Link {
         }
     }
 
-    /// Longest data of one call, in bytes: what fits a message of every fabric, and more where messages may be long.
+    /// The longest data of one call, in bytes: what fits a message of every fabric, or more where messages may be
+    /// longer.
     pub fn piece_max(&self) -> u32 {
         match self {
             Self::Fabric(fabric, _) if fabric.rpc_over() == RpcOver::Messages => 64 << 10,
@@ -163,7 +164,7 @@ impl Link {
         }
     }
 
-    /// Name of the fabric; `nfs` for TCP alone.
+    /// The fabric's name, or `nfs` for TCP alone.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fabric(fabric, _) => fabric.fabric(),
@@ -171,7 +172,7 @@ impl Link {
         }
     }
 
-    /// Address of the server, for messages.
+    /// The server's address, for messages.
     pub fn address(&self) -> String {
         match self {
             Self::Fabric(fabric, _) => fabric.address(),
@@ -237,7 +238,7 @@ impl Dial for Iwarp {
     }
 }
 
-/// An RDMA device, by RDMA-CM.
+/// An RDMA device, through RDMA-CM.
 #[cfg(not(shuttle))]
 struct Verbs(Host);
 
@@ -278,7 +279,7 @@ impl Dial for Verbs {
 
 #[cfg(not(shuttle))]
 impl Host {
-    /// What `connect` makes of the first of the host's addresses that answers.
+    /// The result of `connect` for the first of the host's addresses that answers.
     fn first_that_answers<T>(
         &self,
         connect: impl Fn(std::net::SocketAddr) -> io::Result<T>,
@@ -295,7 +296,8 @@ impl Host {
 }
 
 impl Host {
-    /// Its addresses. A name that nobody knows is a host that cannot be reached: the resolver's numbers are not the system's.
+    /// The addresses of the host. An unknown name is a host that cannot be reached; the resolver's error numbers are
+    /// not the system's.
     pub(crate) fn addresses(&self) -> io::Result<impl Iterator<Item = std::net::SocketAddr>> {
         use std::net::ToSocketAddrs as _;
         (self.name.as_str(), self.port)
@@ -307,7 +309,7 @@ impl Host {
     }
 }
 
-/// The resolver knew the name, and of no address.
+/// The resolver knows the name, but no address for it.
 pub(crate) fn no_address() -> io::Error {
     let told = "the host's name has no address";
     io::Error::new(io::ErrorKind::HostUnreachable, told)

@@ -13,9 +13,9 @@ pub struct Entries {
     shared: Arc<Shared>,
     directory: Handle,
     plus: bool,
-    /// Listed, and not yet asked for.
+    /// Entries that were listed and not yet taken.
     ahead: std::vec::IntoIter<DirEntry>,
-    /// Behind those.
+    /// The cookie behind those.
     next: Cookie,
     done: bool,
 }
@@ -32,7 +32,7 @@ impl Entries {
         }
     }
 
-    /// Fetches the first entries, if none are at hand.
+    /// Fetches the next entries, if none are left.
     pub(crate) fn fetch(&mut self) -> Result<(), PathError> {
         if self.done || !self.ahead.as_slice().is_empty() {
             return Ok(());
@@ -43,7 +43,7 @@ impl Entries {
             .list(&self.directory, self.next, self.plus)
             .inspect_err(|_| self.done = true)
             .map_err(|error| error.at("list", &self.directory.shown()))?;
-        // A listing that has neither entries nor an end would be asked for for ever.
+        // A listing with neither entries nor an end would be fetched for ever.
         self.done = listing.eof || listing.entries.is_empty();
         if let Some(last) = listing.entries.last() {
             self.next = last.cookie;

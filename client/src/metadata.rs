@@ -1,4 +1,4 @@
-//! What the operations on paths tell of files, and take to make them.
+//! What operations on paths return about files, and what they take to create them.
 
 use crate::types::{self, Attributes, FileKind};
 use std::{ffi::OsString, time::SystemTime};

@@ -3,14 +3,14 @@
 use crate::{session::Session, shared::Shared, state::FileState};
 use odafs_fabric::sync::Arc;
 
-/// The inside of a [`File`](crate::File). Cheap to clone.
+/// The state behind a [`File`](crate::File). Cheap to clone.
 #[derive(Clone)]
 pub struct OpenFile {
     shared: Arc<Shared>,
     state: Arc<FileState>,
     path: Arc<str>,
-    /// The session in which it was opened: at hand without a lock as long as it is the present one. `None` where reads
-    /// are recorded: so no read that has a session at hand need ask whether it is recorded.
+    /// The session in which the file was opened, which is available without a lock as long as it is the present one.
+    /// `None` if reads are recorded, so that a read that finds a session here need not check for recording.
     session: Option<Arc<Session>>,
 }
 
@@ -27,7 +27,7 @@ impl OpenFile {
         }
     }
 
-    /// Another file of this client, of which no path is known.
+    /// Another file of this client, whose path is unknown.
     pub fn sibling(&self, state: Arc<FileState>) -> Self {
         Self::new(self.shared.clone(), state, "(written before)".into())
     }
@@ -42,12 +42,12 @@ impl OpenFile {
         &self.state
     }
 
-    /// The path with which it was opened, as the caller gave it.
+    /// The path with which the file was opened, as the caller gave it.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The session in which it was opened, if that is the present one.
+    /// The session in which the file was opened, if it is the present one.
     pub fn session_at_hand(&self) -> Option<&Arc<Session>> {
         let session = self.session.as_ref()?;
         self.shared.is_present(session).then_some(session)

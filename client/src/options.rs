@@ -1,4 +1,4 @@
-//! What a caller may ask of a client. Every field has a default that suits a first program.
+//! Options of a client. Every field has a default that suits a first program.
 
 use crate::record::Recorder;
 use odafs_common::session::Identity;
@@ -99,8 +99,8 @@ pub enum Route {
 /// How a thread waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Wait {
-    /// Poll for 50 us, then sleep in the kernel. Where answers take longer, sleep at once for a while. Each
-    /// connection learns this for itself.
+    /// Poll for 50 us, then sleep in the kernel. If answers take longer, sleep at once for a while. Each connection
+    /// learns this for itself.
     #[default]
     Adaptive,
     /// Poll until the answer is there. This has the shortest latency and takes a whole processor.
@@ -204,7 +204,7 @@ pub enum Eager {
     /// With the replies of reads, which carry them.
     #[default]
     Lazy,
-    /// Those of the whole file, when it is opened.
+    /// With the opening of a file: those of the whole file.
     OnOpen,
 }
 

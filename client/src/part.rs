@@ -1,4 +1,4 @@
-//! What a read works on: its parts, one for each page, and what they came to.
+//! The parts of a read, one for each page, and their results.
 
 use crate::{
     directory::Location,
@@ -18,7 +18,7 @@ use odafs_fabric::{
 };
 use std::ops::Range;
 
-/// What a read works with.
+/// The state of a read.
 pub struct Reading<'a> {
     /// The client.
     pub shared: &'a Shared,
@@ -26,72 +26,73 @@ pub struct Reading<'a> {
     pub file: &'a FileState,
     /// The session, if there is one.
     pub session: Option<Arc<Session>>,
-    /// Page size.
+    /// The order of the read.
     pub size: PageSize,
     /// What the read is to do.
     pub asked: TimedRead,
-    /// Its class.
+    /// The size class of the read.
     pub class: SizeClass,
-    /// The policy was told how what was asked has ended.
+    /// Whether the policy has heard the result of `asked`.
     pub told: bool,
-    /// Its pages are kept, and asked for as a whole.
+    /// Whether pages are kept. If so, they are fetched whole.
     pub keeps: bool,
-    /// Somebody wants to know which way it went.
+    /// Whether the caller wants a trace.
     pub traced: bool,
     /// Why the first part was refused, if it was, and how long that took in nanoseconds.
     pub refused: Option<(Exception, u64)>,
-    /// Something was on the way that is no part of a route's cost: a connection was made, references were asked for.
+    /// Whether something happened that is no part of a route's cost, such as making a connection or asking for
+    /// references.
     pub disturbed: bool,
 }
 
-/// A part of a read: what it wants of one page.
+/// A part of a read, within one page.
 pub struct Part<'b> {
     /// Index of the page.
     pub page: u64,
-    /// First byte wanted, within the page.
+    /// First byte to read, as an offset in the page.
     pub within: usize,
-    /// Where the bytes go.
+    /// Where to put the bytes.
     pub buf: &'b mut [u8],
-    /// What comes next.
+    /// The next step.
     pub step: ReadStep,
-    /// Bytes that it got.
+    /// Number of bytes read.
     pub bytes: usize,
-    /// Which route it took or takes, and why.
+    /// Why the part takes its route.
     pub why: RouteReason,
-    /// The file when it began.
+    /// The state of the file when the part began.
     pub moment: Moment,
-    /// How long a refused direct try took, where that was measured.
+    /// How long a refused direct read took, in nanoseconds, if that was measured.
     pub stale_ns: Option<u64>,
-    /// The route that it took.
+    /// The route that served the part.
     pub taken: RouteTaken,
-    /// When its present step began.
+    /// When the present step began.
     pub began: Nanos,
-    /// Measured only when a trace is asked for: looking at the clock is a tenth of a direct read.
+    /// How long the part took. Only measured for a trace, because reading the clock takes a tenth of a direct read.
     pub took: Option<Nanos>,
 }
 
-/// What a part does next.
+/// The next step of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadStep {
     /// Look into the data cache and the directory.
     Look,
-    /// Copy from the server's memory, which is mapped here, and check the stamp.
+    /// Copy from the server's memory, which is mapped into this process, and check the stamp.
     Load(Location),
     /// Fetch the bytes and the stamp by RDMA Reads.
     OneSided(Reference),
-    /// Have the server's NIC check and copy.
+    /// Let the server's NIC engine check and copy.
     Guarded(Reference),
-    /// Ask the server.
+    /// Call the server.
     Rpc,
-    /// Nothing: it has its bytes.
+    /// Nothing. The part has its bytes.
     Done,
 }
 
 impl Reading<'_> {
-    /// Counts each request under the slowest route that any of its parts took, and tells the policy of it.
+    /// Counts each request under the slowest route of its parts, and reports to the policy.
     pub fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>]) {
         let took_ns = self.asked.took_ns().filter(|_| !self.disturbed);
-        // What one of them took: they are compared with reads that are alone, too.
+        // The time of one request, so that it compares with reads that are alone.
         let took_ns = took_ns.map(|ns| ns / ranges.len().max(1) as u64);
         let mut told = BatchOutcome {
             pages: parts.len().div_ceil(ranges.len().max(1)) as u32,
@@ -110,7 +111,7 @@ impl Reading<'_> {
             .tell_batch(self.file, &self.asked, &told, took_ns);
     }
 
-    /// The parts of all requests, and which are whose. Both vectors are empty before.
+    /// Cuts all requests into parts. `ranges` says which parts belong to which request. Both vectors must be empty.
     pub fn cut<'b>(
         &self,
         requests: &'b mut [ReadRequest<'_>],
@@ -148,18 +149,19 @@ impl Reading<'_> {
     }
 }
 
-/// What the requests of a batch came to, for the policy.
+/// The results of a batch, for the policy.
 #[derive(Debug, Default)]
 pub struct BatchOutcome {
-    /// Pages of a request, in the mean.
+    /// Mean number of pages of a request.
     pub pages: u32,
-    /// The route of the requests that were read directly, entirely or but for what had no reference.
+    /// The route of the requests that were read directly, at least as far as they had references.
     pub direct: Option<Choice>,
-    /// Some of those had parts that went another way.
+    /// Whether some of those requests had parts that took another route.
     pub mixed: bool,
-    /// Requests that were read by RPC alone.
+    /// Number of requests that were read by RPC alone.
     pub by_rpc: u32,
-    /// Requests of which a part was refused, with the time of the first refusal where it was measured.
+    /// The requests of which a part was refused, each with the time of its first refusal in nanoseconds if that was
+    /// measured.
     pub refused: Vec<Option<u64>>,
 }
 
@@ -183,18 +185,18 @@ impl BatchOutcome {
     }
 }
 
-/// What is asked of a page: all its valid bytes where they are kept, else the part's alone.
+/// The bytes to fetch of a page: all valid ones if the page is kept, else only those of the part.
 pub struct Wanted {
-    /// First byte, within the page.
+    /// First byte, as an offset in the page.
     pub from: usize,
-    /// How many bytes of it.
+    /// Length in bytes.
     pub bytes: usize,
-    /// All of the page: it is kept.
+    /// Whether this is the whole page, because it is kept.
     pub whole: bool,
 }
 
 impl Part<'_> {
-    /// What to ask for of a page with so many valid bytes; `fill`: the page is kept.
+    /// What to fetch of a page with `valid` bytes. `fill` says whether the page is kept.
     pub fn wanted(&self, valid: u32, fill: bool) -> Wanted {
         let valid = valid as usize;
         if fill {
@@ -211,7 +213,7 @@ impl Part<'_> {
         }
     }
 
-    /// The bytes are there: in the buffer, or the whole page in `scratch`.
+    /// Completes the part, whose bytes are in the buffer, or in `scratch` if the whole page was fetched.
     pub fn finish(
         &mut self,
         reading: &Reading<'_>,
@@ -232,7 +234,7 @@ impl Part<'_> {
         self.done(bytes, taken, self.why);
     }
 
-    /// It has its bytes.
+    /// Completes the part.
     pub fn done(&mut self, bytes: usize, taken: RouteTaken, why: RouteReason) {
         self.bytes = bytes;
         self.taken = taken;
@@ -243,20 +245,20 @@ impl Part<'_> {
         }
     }
 
-    /// It was refused: it goes on by RPC.
+    /// Records that the direct read was refused. The part goes on by RPC.
     pub fn refused(&mut self, why: Exception, sample_ns: Option<u64>) {
         self.stale_ns = sample_ns;
         self.why = RouteReason::Refused(why);
         self.step = ReadStep::Rpc;
     }
 
-    /// The connection was lost on the way: it goes on by RPC.
+    /// Records that the connection was lost. The part goes on by RPC.
     pub fn connection_lost(&mut self) {
         self.why = RouteReason::ConnectionLost;
         self.step = ReadStep::Rpc;
     }
 
-    /// What a trace says of it.
+    /// The trace of the part.
     pub fn traced(&self, size: PageSize) -> trace::TracedPart {
         trace::TracedPart {
             offset: size.start(self.page) + self.within as u64,
@@ -268,7 +270,7 @@ impl Part<'_> {
     }
 }
 
-/// Bytes from the start up to the first part that fell short: there the file ended when that part was read.
+/// Number of bytes up to the first part that is short. The file ended there when that part was read.
 pub fn contiguous(parts: &[Part<'_>]) -> usize {
     let mut bytes = 0;
     for part in parts {
@@ -291,7 +293,7 @@ pub enum Failed {
 }
 
 impl Failed {
-    /// What the caller is told.
+    /// The error for the caller.
     pub fn of(self, file: &OpenFile, offset: u64) -> ReadError {
         let path = file.path().to_owned();
         let source = match self {

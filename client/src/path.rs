@@ -1,4 +1,4 @@
-//! From a path to a file: one LOOKUP for each name, symbolic links followed here, as NFS clients do.
+//! From a path to a file: one LOOKUP for each name. Symbolic links are followed here, as NFS clients do.
 
 use crate::{
     error::{PathError, Status},
@@ -13,18 +13,18 @@ use crate::{
 };
 use std::{collections::VecDeque, os::unix::ffi::OsStrExt as _, path::Path};
 
-/// Links followed before that is called a loop, as on Linux.
+/// The most symbolic links on a path, as on Linux.
 const LINKS_MAX: u32 = 40;
 
 /// A walk down a path.
 pub struct Walk<'a> {
     /// The client.
     pub shared: &'a Shared,
-    /// What it is for, for messages.
+    /// The operation, for messages.
     pub verb: &'static str,
 }
 
-/// A name in a directory; the file need not exist.
+/// A name in a directory. The file need not exist.
 pub struct EntryName {
     /// The directory.
     pub directory: Handle,
@@ -33,14 +33,14 @@ pub struct EntryName {
 }
 
 impl Walk<'_> {
-    /// The file at `path`. A link at its end is followed only if `follow` says so.
+    /// The file at `path`. A link at its end is followed only if `follow` is set.
     pub fn find(&self, path: &Path, follow: bool) -> Result<Entry, PathError> {
         let names = self.names(path.as_os_str().as_bytes(), path)?;
         let mut above = Vec::new();
         self.descend(path, names, follow, &mut above)
     }
 
-    /// The place that `path` names: its directory must exist.
+    /// The directory and the name of `path`. The directory must exist.
     pub fn place(&self, path: &Path) -> Result<EntryName, PathError> {
         let mut names = self.names(path.as_os_str().as_bytes(), path)?;
         let name = names.pop_back().filter(|name| name != b"..");
@@ -56,7 +56,7 @@ impl Walk<'_> {
         })
     }
 
-    /// The names of a path below the export. A relative path starts at the URL's.
+    /// The names of a path below the export. A relative path starts at that of the URL.
     fn names(&self, bytes: &[u8], path: &Path) -> Result<VecDeque<Vec<u8>>, PathError> {
         if bytes.is_empty() {
             return Err(self.bad(path, "it is empty"));
@@ -145,7 +145,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The names that a link says. One that begins with `/` names a path on the server, as URLs do.
+    /// The names in a link. A link that begins with `/` is a path on the server, as in URLs.
     fn target(&self, target: &[u8], path: &Path) -> Result<VecDeque<Vec<u8>>, PathError> {
         if target.starts_with(b"/") {
             return self.names(target, path);

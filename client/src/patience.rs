@@ -1,4 +1,4 @@
-//! What attempts at a call come to, and how long callers wait between them.
+//! The results of attempts at a call, and how long callers wait between them.
 
 use odafs_fabric::clock::{self, Nanos};
 use std::io;
@@ -6,29 +6,29 @@ use std::io;
 /// Why there is no connection for a call.
 #[derive(Debug)]
 pub enum NoLine {
-    /// All were in use until the deadline.
+    /// All connections were in use until the deadline.
     TimedOut,
-    /// Those before it ended without an answer, and the deadline passed before it was time for another.
+    /// Earlier connections ended without an answer, and the deadline passed before it was time for another.
     Silence,
-    /// It could not be made.
+    /// The connection could not be made.
     NotMade(io::Error),
 }
 
-/// What the last attempt to make a call came to.
+/// The result of the last attempt at a call.
 #[derive(Debug)]
 pub enum LastAttempt {
-    /// The peer took the connection and ended it without an answer.
+    /// The peer accepted the connection and closed it without an answer.
     Silent,
     /// It failed, for this reason.
     Failed(String),
 }
 
-/// Pauses between attempts to connect: 1 ms, doubled up to a quarter of a second.
+/// The pauses between attempts to connect: 1 ms, doubled up to a quarter of a second.
 #[derive(Debug, Default)]
 pub struct Pause(u64);
 
 impl Pause {
-    /// Sleeps. False when the deadline would pass meanwhile.
+    /// Sleeps. Returns false if the deadline would pass meanwhile.
     pub fn before_retry(&mut self, deadline: Nanos) -> bool {
         self.0 = (self.0 * 2).clamp(1_000_000, 250_000_000);
         let span = Nanos(self.0);
@@ -40,7 +40,7 @@ impl Pause {
     }
 }
 
-/// How long a repeated call is waited for before it is sent once more: 20 ms, doubled up to a second.
+/// How long to wait for the answer to a repeated call before sending it again: 20 ms, doubled up to a second.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience(Nanos);
 
@@ -51,12 +51,12 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Until when, if it begins now.
+    /// The end of the wait if it begins now.
     pub fn until(self, deadline: Nanos) -> Nanos {
         deadline.min(clock::now() + self.0)
     }
 
-    /// The next time.
+    /// Moves to the next, longer wait.
     #[must_use]
     pub fn longer(self) -> Self {
         Self(Nanos((self.0.0 * 2).min(Nanos::from_secs(1).0)))

@@ -1,4 +1,4 @@
-//! A small pool of connections: each is lent to one thread at a time.
+//! A small pool of connections. Each is lent to one thread at a time.
 
 use odafs_fabric::{
     clock::{self, Nanos},
@@ -6,7 +6,7 @@ use odafs_fabric::{
 };
 use std::ops::{Deref, DerefMut};
 
-/// Connections that are idle, and how many there are in all.
+/// The idle connections, and the number of all.
 #[derive(Debug)]
 pub struct Pool<T> {
     shelf: Mutex<Shelf<T>>,
@@ -16,24 +16,24 @@ pub struct Pool<T> {
 
 #[derive(Debug)]
 struct Shelf<T> {
-    /// In boxes: they are moved to and fro at each loan.
+    /// In boxes, because each loan moves them.
     idle: Vec<Box<T>>,
     made: u32,
-    /// Threads that wait for one to come back. Without any there is nobody to wake, which would be a system call.
+    /// Number of threads that wait for a connection. If there are none, nobody is woken, which saves a system call.
     waiting: u32,
 }
 
 /// Why nothing was lent.
 #[derive(Debug)]
 pub enum TakeError<E> {
-    /// All are in use, and were until the deadline.
+    /// All connections are in use, and stayed so until the deadline.
     TimedOut,
-    /// A new one could not be made.
+    /// A new connection could not be made.
     NotMade(E),
 }
 
 impl<T> Pool<T> {
-    /// An empty pool of at most `max`.
+    /// An empty pool of at most `max` connections.
     pub fn new(max: u32) -> Self {
         let shelf = Shelf {
             idle: Vec::new(),
@@ -47,7 +47,8 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Lends one: the one used last (its memory is still warm), else a new one, else the first that comes back.
+    /// Lends the idle connection that was used last (its memory is still warm), or a new one, or the first that comes
+    /// back.
     pub fn take<E>(
         &self,
         deadline: Nanos,
@@ -74,7 +75,7 @@ impl<T> Pool<T> {
             shelf.waiting -= 1;
         }
         drop(shelf);
-        // The place is given back, by Lent, should making it fail.
+        // Dropping `Lent` gives the slot back if making the connection fails.
         let mut lent = Lent {
             pool: self,
             item: None,
@@ -83,7 +84,7 @@ impl<T> Pool<T> {
         Ok(lent)
     }
 
-    /// Lends the idle one that was used last, if there is one.
+    /// Lends the idle connection that was used last, if there is one.
     pub fn idle(&self) -> Option<Lent<'_, T>> {
         let item = self.shelf.lock().idle.pop()?;
         Some(Lent {
@@ -92,7 +93,7 @@ impl<T> Pool<T> {
         })
     }
 
-    /// Drops the idle ones.
+    /// Drops the idle connections.
     pub fn clear(&self) {
         let idle = {
             let mut shelf = self.shelf.lock();
@@ -104,7 +105,7 @@ impl<T> Pool<T> {
     }
 }
 
-/// One that is lent; it goes back when dropped.
+/// A connection on loan. Dropping this gives it back.
 #[derive(Debug)]
 pub struct Lent<'a, T> {
     pool: &'a Pool<T>,
@@ -112,7 +113,7 @@ pub struct Lent<'a, T> {
 }
 
 impl<T> Lent<'_, T> {
-    /// It is of no more use.
+    /// Marks the connection as useless, so that it is not given back.
     pub fn discard(mut self) {
         self.item = None;
     }

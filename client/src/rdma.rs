@@ -1,7 +1,7 @@
 //! RPC-over-RDMA version 1 (RFC 8166) over a queue pair.
 //!
-//! The protocol is [`Requester`]'s; this is the loop around it: what it says is sent, what memory it asks for is lent
-//! to the server, what comes back is put together.
+//! [`Requester`] is the protocol. This is the loop around it: it sends the messages, lends the memory to the server,
+//! and assembles the replies.
 
 mod memory;
 mod pull;
@@ -29,13 +29,13 @@ use odafs_fabric::{
 };
 use std::collections::{HashMap, VecDeque};
 
-/// Longest RPC message either way: 1 MiB of data, and what comes with it.
+/// The longest RPC message in either direction: 1 MiB of data and its header.
 const MESSAGE_MAX: usize = (1 << 20) + (16 << 10);
-/// Longest reply that is fetched in the Read-Read design. The server knows no bound of ours there.
+/// The longest reply that is fetched in the Read-Read design, in which the server knows no limit of the client.
 const FETCHED_MAX: u32 = MESSAGE_MAX as u32;
-/// Most that a server may have to tell on a connection that is idle.
+/// The most messages that a server may send on an idle connection.
 const EVENTS_MAX: u32 = 4096;
-/// Credits where they adapt to the load ("Optimizing OpenSolaris NFS over RDMA", figure 10).
+/// Credits that adapt to the load ("Optimizing OpenSolaris NFS over RDMA", figure 10).
 const ADAPTIVE: AdaptiveRequests = AdaptiveRequests {
     min: 16,
     max: 128,
@@ -43,10 +43,10 @@ const ADAPTIVE: AdaptiveRequests = AdaptiveRequests {
     factor_percent: 200,
 };
 
-/// What we say of ourselves when we connect (RFC 8797), over a device of which the peer can end these tags.
+/// The private data for the connection (RFC 8797), over a device whose peer can invalidate these tags.
 pub fn private_data(rdma: Rdma, invalidation: RemoteInvalidation) -> PrivateData {
     PrivateData {
-        // A tag of memory that stays lent is not for the server to end.
+        // The server must not invalidate a tag of memory that stays lent.
         remote_invalidate: match rdma.registration {
             Registration::Cached => false,
             Registration::Pooled => invalidation != RemoteInvalidation::Never,
@@ -66,21 +66,21 @@ pub struct RdmaTransport {
     memory: RegisteredMemory,
     under_way: HashMap<u32, UnderWay>,
     pulls: VecDeque<Pull>,
-    /// Replies that nobody has taken, in the order of their coming.
+    /// Replies that nobody has taken, in the order in which they came.
     ready: VecDeque<Received>,
     /// The reply that was taken last.
     current: Received,
-    /// Header of the message at hand.
+    /// Header of the present message.
     header: Vec<u8>,
 }
 
 /// A call that has no reply yet.
 #[derive(Default)]
 struct UnderWay {
-    /// What was sent, header included, should it be sent again.
+    /// The message with its header, to send it again.
     sent: Vec<u8>,
     buffers: Vec<(NeedKind, Buffer)>,
-    /// The server may still fetch its memory after the first answer.
+    /// Whether the server may still fetch the call's memory after the first answer.
     repeated: bool,
 }
 
@@ -88,23 +88,23 @@ struct UnderWay {
 #[derive(Default)]
 struct Received {
     message: Vec<u8>,
-    /// What the message lacks: so many bytes of this.
+    /// The data that the message lacks: this many bytes, here.
     apart: Option<(Buffer, u32)>,
 }
 
-/// What came of a call that was to be sent.
+/// The result of sending a call.
 enum Sent {
     Yes,
-    /// Replies have to come first.
+    /// Replies must come first.
     NoCredit,
 }
 
 impl RdmaTransport {
-    /// Over a new connection, on which we said `ours`.
+    /// Over a new connection. `ours` is the private data that was sent on it.
     pub fn new(mut pair: Box<dyn QueuePair>, ours: &PrivateData, rdma: Rdma, wait: Wait) -> Self {
         let theirs = PrivateData::decode(pair.private_data());
         let terms = Terms::between(ours, theirs.as_ref());
-        // One reply more may come than there are calls.
+        // One more reply may come than there are calls.
         let most = pair.receives_max().saturating_sub(1).clamp(1, 1024);
         let config = RequesterConfig {
             terms,
@@ -159,7 +159,7 @@ impl RdmaTransport {
             let segments = buffer.segments();
             let mut at = 0;
             for part in &need.parts {
-                // A buffer is as long as its parts are together.
+                // A buffer is as long as its parts together.
                 let _ = buffer.store(at, &message[part.clone()]);
                 at += part.len();
             }
@@ -195,7 +195,7 @@ impl RdmaTransport {
         posted.map(|()| Sent::Yes)
     }
 
-    /// A call is repeated that is under way here: a server that is still at it may have dropped it.
+    /// The call to repeat is under way here. A server that is still at work on it may have dropped it.
     fn send_again(&mut self, message: &[u8], deadline: Nanos) -> Result<Sent, Broken> {
         let xid = message
             .first_chunk()
@@ -203,7 +203,7 @@ impl RdmaTransport {
         let Some(call) = self.under_way.get_mut(&xid) else {
             return Ok(Sent::Yes);
         };
-        // What brings its reply by RDMA Write is answered each time, and the second time the memory would be gone.
+        // A reply by RDMA Write would come for each repetition, and the memory would be gone the second time.
         let written = |kind| matches!(kind, NeedKind::Result | NeedKind::Reply);
         let once = call.buffers.iter().any(|(kind, _)| written(*kind));
         if once || !self.requester.send_again(xid) {
@@ -219,7 +219,7 @@ impl RdmaTransport {
         posted.map(|()| Sent::Yes)
     }
 
-    /// Posts a message, waiting for room where there is none.
+    /// Posts a message. Waits for room if there is none.
     fn post(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken> {
         let mut patience = self.waits.begin(deadline);
         loop {
@@ -236,7 +236,7 @@ impl RdmaTransport {
         }
     }
 
-    /// Takes the next event, or waits for it. False when the deadline has passed.
+    /// Takes the next event, or waits for it. Returns false if the deadline has passed.
     fn step(&mut self, patience: &mut Patience) -> Result<bool, Broken> {
         if self.advance()? {
             Ok(patience.goes_on())
@@ -245,7 +245,7 @@ impl RdmaTransport {
         }
     }
 
-    /// Takes the next event, if there is one. False if there is none.
+    /// Takes the next event, if there is one. Returns false otherwise.
     fn advance(&mut self) -> Result<bool, Broken> {
         match self.pair.poll() {
             Some(Completion::Recv { invalidated, .. }) => {
@@ -265,7 +265,7 @@ impl RdmaTransport {
         Ok(true)
     }
 
-    /// A message has come.
+    /// Handles a message.
     fn received(&mut self, invalidated: Option<SteeringTag>) -> Result<(), Broken> {
         match self.requester.receive(self.pair.message()) {
             Event::Reply(reply) => self.replied(&reply, invalidated),
@@ -285,7 +285,7 @@ impl RdmaTransport {
                     return Err(Broken::new(why));
                 }
                 tracing::debug!(%why, "a call was refused by the transport");
-                // To the caller it is a server that has no means to serve the call.
+                // For the caller, this server cannot serve the call.
                 let mut message = Vec::new();
                 rpc::system_err(&mut Writer::new(&mut message), xid);
                 self.ready.push_back(Received {
@@ -324,7 +324,7 @@ impl RdmaTransport {
                 }
             }
             match (kind, reply.result) {
-                // Nothing at all, where it was not used: what belongs there is nowhere else (RFC 8166, section 6.1).
+                // If it was not used, there is no data: nothing else carries it (RFC 8166, section 6.1).
                 (NeedKind::Result, bytes) if bytes.unwrap_or(0) as usize <= buffer.len() => {
                     received.apart = Some((buffer, bytes.unwrap_or(0)));
                 }
@@ -354,7 +354,7 @@ impl RdmaTransport {
         }
     }
 
-    /// Posts the RDMA Reads that replies wait for, as many as the server takes; and ends what is over.
+    /// Posts the RDMA Reads of pending replies, as many as the server accepts, and completes those that have ended.
     fn post_reads(&mut self) -> Result<(), Broken> {
         let mut any = false;
         for pull in &mut self.pulls {
@@ -372,7 +372,7 @@ impl RdmaTransport {
         Ok(())
     }
 
-    /// An RDMA Read of this call's is over.
+    /// An RDMA Read of this call has ended.
     fn fetched(&mut self, xid: u32) -> Result<(), Broken> {
         if let Some(pull) = self.pulls.iter_mut().find(|pull| pull.xid() == xid) {
             pull.read_over();
@@ -380,7 +380,7 @@ impl RdmaTransport {
         self.post_reads()
     }
 
-    /// A reply has been fetched: the server may have its memory back.
+    /// A reply has been fetched, so the server may have its memory back.
     fn done(&mut self, pull: Pull) -> Result<(), Broken> {
         let xid = pull.xid();
         let (message, buffer) = pull.finish();
@@ -392,7 +392,7 @@ impl RdmaTransport {
         });
         if self.requester.done(xid, &mut self.header) {
             match self.pair.post_send(0, &[&self.header]) {
-                // If there is no room, the server takes it back by its own clock.
+                // If there is no room, the server takes the memory back after a time.
                 Ok(_) | Err(PostError::Full) => {}
                 Err(error) => return Err(Broken::new(error)),
             }

@@ -1,4 +1,4 @@
-//! The path of a read: all its branching, top to bottom.
+//! The path of a read, with all its branches, from top to bottom.
 //!
 //! A read is cut into parts, one for each page that it touches, and each part goes through the same steps:
 //!
@@ -12,9 +12,9 @@
 //!                                                +-- learn references, fill --> Done
 //! ```
 //!
-//! Those within one page take the same [steps](crate::steps) in [`crate::read_page`], with nothing allocated; the others
-//! are cut into parts here, which take each step together: all that can be posted is in flight before the first answer is
-//! waited for.
+//! Reads within one page take the same [steps](crate::steps) in [`crate::read_page`], which allocates nothing. All
+//! other reads are cut into parts here, and all parts take each step together: everything that can be posted is in
+//! flight before the client waits for the first answer.
 
 use crate::{
     buffer::Buffer,
@@ -38,13 +38,14 @@ use crate::{
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
 use odafs_fabric::clock;
 
-/// Parts that are worked on together: 4 MiB of 4 KiB pages.
+/// The most parts that are processed together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Cache lines of a part that are fetched ahead.
+/// Number of cache lines of a part that are prefetched.
 const PREFETCH_LINES: usize = 8;
-/// Bytes of the parts that are copied between fetching one ahead and copying it: several, where they are small.
+/// Distance in bytes between the part that is copied and the one that is prefetched. If parts are small, that is
+/// several parts.
 const PREFETCH_BYTES: usize = 2048;
 
 /// Reads into `buf` from `offset` on.
@@ -60,7 +61,8 @@ pub fn read_at(file: &OpenFile, buf: &mut [u8], offset: u64) -> Result<usize, Re
     Ok(request[0].bytes)
 }
 
-/// A read that needs no waiting: within one page, from the data cache or the server's memory.
+/// Reads without waiting: within one page, from the data cache or from the server's memory. Returns `None` if that is
+/// not possible.
 pub fn at_once(file: &OpenFile, buf: &mut [u8], offset: u64) -> Option<usize> {
     match read_page::read(file, buf, offset, Waits::No) {
         Ended::Read(bytes) => Some(bytes),
@@ -68,8 +70,8 @@ pub fn at_once(file: &OpenFile, buf: &mut [u8], offset: u64) -> Option<usize> {
     }
 }
 
-/// Reads all requests into registered memory: what is long and comes by RDMA is written there by the server, all else is
-/// copied there as by any read.
+/// Reads all requests into registered memory. The server writes long data there by RDMA; all other data is copied there
+/// as by any read.
 pub fn read_into(
     file: &OpenFile,
     buffer: &mut Buffer,
@@ -90,7 +92,7 @@ pub fn read_into(
     Ok(())
 }
 
-/// Reads all requests, together.
+/// Reads all requests together.
 pub fn read_many(
     file: &OpenFile,
     requests: &mut [ReadRequest<'_>],
@@ -99,7 +101,7 @@ pub fn read_many(
     read_on(file, requests, trace, None, None)
 }
 
-/// The same, for a read that has asked already, or whose first part was read directly and `refused`.
+/// As [`read_many`], for a read that has already asked the policy, or whose first part was read directly and `refused`.
 fn read_on(
     file: &OpenFile,
     requests: &mut [ReadRequest<'_>],
@@ -150,14 +152,14 @@ fn in_batches(
     Ok(())
 }
 
-/// The class of requests that are read together: that of one which asks for as much as they do in the mean. A gather of many
-/// small ranges is not one long read.
+/// The size class of requests that are read together: that of their mean length. A gather of many small ranges is not
+/// one long read.
 fn class_of(requests: &[ReadRequest<'_>]) -> SizeClass {
     let bytes: usize = requests.iter().map(|request| request.buf.len()).sum();
     SizeClass::of(bytes.div_ceil(requests.len().max(1)))
 }
 
-/// How many requests make up a batch of at most [`PARTS_MAX`] parts; at least one.
+/// How many requests make up a batch of at most [`PARTS_MAX`] parts. At least one.
 fn batch_of(requests: &[ReadRequest<'_>], size: PageSize) -> usize {
     let mut parts = 0;
     let fits = requests.iter().take_while(|request| {
@@ -174,7 +176,7 @@ impl Reading<'_> {
         requests: &mut [ReadRequest<'_>],
         mut trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {
-        // One request that is longer than a batch goes piece by piece, until it ends or the file does.
+        // A request that is longer than a batch is read in pieces, until it ends or the file does.
         if let [request] = requests
             && request.buf.len() > PARTS_MAX * self.size.bytes()
         {
@@ -194,7 +196,7 @@ impl Reading<'_> {
         self.together(file, requests, trace)
     }
 
-    /// The steps, each for all parts that have come to it.
+    /// Takes each step for all parts that need it.
     fn together(
         &mut self,
         file: &OpenFile,
@@ -209,7 +211,7 @@ impl Reading<'_> {
         self.told = true;
         let began = clock::now();
         let BatchMemory { parts, mut ranges } = BatchMemory::take();
-        // They borrow the requests for as long as the batch takes.
+        // The parts borrow the requests while the batch lasts.
         let mut parts: Vec<Part<'_>> = parts;
         self.cut(requests, began, &mut parts, &mut ranges);
         self.look(&mut parts);
@@ -224,7 +226,7 @@ impl Reading<'_> {
         if let Some(trace) = trace {
             trace.extend(parts.iter().map(|part| part.traced(self.size)));
         }
-        // Until the parts have given the requests back, a range tells what its request gained.
+        // The parts still borrow the requests, so store each request's length in its range for now.
         for range in &mut ranges {
             *range = 0..contiguous(&parts[range.clone()]);
         }
@@ -236,7 +238,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// What its steps work with.
+    /// The steps of this read.
     pub fn steps(&self) -> Steps<'_> {
         Steps {
             shared: self.shared,
@@ -247,7 +249,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Step 1 and 2: the data cache, then the directory.
+    /// Steps 1 and 2: the data cache, then the directory.
     fn look(&mut self, parts: &mut [Part<'_>]) {
         let refused = self.refused.take();
         if let (Some((why, took_ns)), Some(part)) = (refused, parts.first_mut()) {
@@ -262,7 +264,7 @@ impl Reading<'_> {
                 continue;
             }
             let mut found = steps.look(part.page, part.within, part.buf);
-            // A read is one miss, however many of its pages are.
+            // A read counts as one miss, however many of its pages miss.
             if matches!(found, Found::Next(_, RouteReason::NoReference)) && !missed {
                 missed = true;
                 if steps.ask_ahead(part.page..end) {
@@ -281,14 +283,14 @@ impl Reading<'_> {
         self.disturbed |= came;
     }
 
-    /// Step 3 by loads: the first lines of the next part are on their way while one is copied.
+    /// Step 3 by loads. While one part is copied, the first lines of a later one are prefetched.
     fn by_loads(&self, parts: &mut [Part<'_>]) {
         let steps = self.steps();
         let Some((session, view)) = steps.view() else {
             return;
         };
         let mut scratch = self.scratch();
-        // What comes this way alone has mostly been refused once already.
+        // A single part that gets here has usually been refused once already.
         let alone = parts.len() == 1;
         let mean = parts.iter().map(|part| part.buf.len()).sum::<usize>() / parts.len().max(1);
         let ahead = (PREFETCH_BYTES / mean.max(1)).clamp(1, PREFETCH_LINES);
@@ -324,8 +326,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Step 3 on a connection: guarded, or one-sided where the fabric offers no loads (RDMA Reads of the data and its
-    /// stamp). Many are in flight, and data lands in the connection's sink.
+    /// Step 3 on a connection: guarded, or one-sided by RDMA Reads of data and stamp where the fabric offers no loads.
+    /// Many reads are in flight, and their data arrives in the connection's sink.
     fn by_pair(&mut self, parts: &mut [Part<'_>]) -> Result<(), Failed> {
         let direct =
             |part: &Part<'_>| matches!(part.step, ReadStep::Guarded(_) | ReadStep::OneSided(_));
@@ -374,7 +376,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A direct try was refused: the reference is forgotten or kept, the part goes on by RPC.
+    /// Handles a refused direct read: forgets the reference or keeps it, and sends the part on by RPC.
     pub fn refuse(
         &self,
         session: &Session,
@@ -388,7 +390,7 @@ impl Reading<'_> {
         part.refused(why, sample_ns);
     }
 
-    /// Room for a page, where pages are kept; else none.
+    /// Room for a page if pages are kept, else empty.
     pub fn scratch(&self) -> Vec<u8> {
         if self.keeps {
             vec![0; self.size.bytes()]

@@ -11,7 +11,7 @@ pub struct ReadDir {
 }
 
 impl ReadDir {
-    /// The entries of the directory at `path`, of which the first are fetched.
+    /// The entries of the directory at `path`. Fetches the first ones.
     pub(crate) fn new(path: &Path, mut entries: Entries) -> Result<Self, PathError> {
         let path = path.to_owned();
         entries

@@ -1,5 +1,5 @@
-//! A read within one page, which most reads are: the steps of [`crate::read`] taken with nothing allocated, at most one lock
-//! beyond that of a connection, and the clock read for few.
+//! A read within one page, as most reads are. It takes the steps of [`crate::read`], but allocates nothing, takes at
+//! most one lock besides that of a connection, and rarely reads the clock.
 
 use crate::{
     cache::Put,
@@ -16,24 +16,24 @@ use crate::{
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
 use odafs_fabric::clock::{self, Nanos};
 
-/// May the read wait for an answer?
+/// Whether a read may wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// As long as it takes.
+    /// It may wait until the deadline.
     Yes,
-    /// No: it is for callers that have other work to do.
+    /// It may not. The caller has other work to do.
     No,
 }
 
-/// How it ended.
+/// The result of the short path.
 pub enum Ended {
-    /// With so many bytes.
+    /// The read is complete, with this many bytes.
     Read(usize),
-    /// For good.
+    /// The read has failed.
     Failed(Failed),
-    /// It takes more than the short way; what it was told to do, if it has asked.
+    /// The read needs the long path of [`crate::read`]. The order is included if the read has asked for one.
     LongerWay(Option<TimedRead>),
-    /// A direct read was refused, after so many nanoseconds.
+    /// A direct read was refused after this many nanoseconds.
     Refused(TimedRead, Exception, u64),
 }
 
@@ -44,18 +44,18 @@ struct PageRead<'a> {
     within: usize,
 }
 
-/// How its bytes came.
+/// How the bytes of a page came.
 #[derive(Debug, Clone, Copy)]
 pub struct Fetched {
-    /// How many.
+    /// Number of bytes.
     pub bytes: usize,
-    /// By which route.
+    /// The route.
     pub by: Choice,
-    /// How long that took, if it was timed.
+    /// How long it took in nanoseconds, if it was timed.
     pub took_ns: Option<u64>,
 }
 
-/// Reads, if one page holds all that is wanted.
+/// Reads, if one page contains everything that is wanted.
 #[inline]
 pub fn read(file: &OpenFile, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
     if buf.is_empty() {
@@ -67,7 +67,7 @@ pub fn read(file: &OpenFile, buf: &mut [u8], offset: u64, waits: Waits) -> Ended
     }
 }
 
-/// The same where a session has to be looked for, there is none, or reads are recorded.
+/// As [`read`], if the session must be looked up, there is none, or reads are recorded.
 fn without_session_at_hand(file: &OpenFile, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
     let session = file.shared().session();
     let began = file.records_from();
@@ -77,7 +77,7 @@ fn without_session_at_hand(file: &OpenFile, buf: &mut [u8], offset: u64, waits: 
         match &ended {
             Ended::Read(bytes) => file.note_read(began, asked, Ok(*bytes)),
             Ended::Failed(_) => file.note_read(began, asked, Err(())),
-            // It goes on in `read`, and is recorded there.
+            // The read goes on in `read`, which records it.
             Ended::LongerWay(_) | Ended::Refused(..) => {}
         }
     }
@@ -101,7 +101,7 @@ fn read_in(
     let class = SizeClass::of(buf.len());
     let asked = match waits {
         Waits::Yes => shared.ask(file.state(), class),
-        // What the policy wants tried may have to wait.
+        // Only take a standing order: what the policy wants to try may have to wait.
         Waits::No => match shared.standing(file.state(), class) {
             Some(asked) => asked,
             None => return Ended::LongerWay(None),
@@ -126,7 +126,7 @@ fn read_in(
 }
 
 impl PageRead<'_> {
-    /// The steps.
+    /// Takes the steps.
     #[inline]
     fn run(&self, buf: &mut [u8], waits: Waits) -> Ended {
         let Steps {
@@ -136,7 +136,7 @@ impl PageRead<'_> {
             asked,
             ..
         } = self.steps;
-        // 1. and 2. The data cache, the directory.
+        // Steps 1 and 2: the data cache, the directory.
         let step = match self.steps.look(self.page, self.within, buf) {
             Found::Cached(bytes) => {
                 shared.was_hit(file, &asked, bytes);
@@ -144,7 +144,7 @@ impl PageRead<'_> {
             }
             Found::Next(ReadStep::Load(location), _) => ReadStep::Load(location),
             Found::Next(..) if waits == Waits::No => return Ended::LongerWay(Some(asked)),
-            // What that took is nobody's cost.
+            // The time of this read counts for no route.
             Found::Next(_, RouteReason::NoReference)
                 if self.steps.ask_ahead(self.page..self.page + 1) =>
             {
@@ -152,7 +152,7 @@ impl PageRead<'_> {
             }
             Found::Next(step, _) => step,
         };
-        // 3. and 4. Directly, or by RPC; all of the page, where it is kept.
+        // Steps 3 and 4: directly, or by RPC. Fetch the whole page if it is kept.
         let valid = match step {
             ReadStep::Load(location) => location.length as usize,
             ReadStep::OneSided(reference) | ReadStep::Guarded(reference) => {
@@ -187,7 +187,7 @@ impl PageRead<'_> {
         }
     }
 
-    /// All of the page, which is kept if the file has not changed meanwhile.
+    /// Fetches the whole page, and keeps it if the file has not changed meanwhile.
     fn fetch_and_keep(&self, step: &ReadStep, into: &mut [u8]) -> Result<Fetched, Ended> {
         let (shared, file) = (self.steps.shared, self.steps.file);
         let moment = file.moment();
@@ -201,14 +201,14 @@ impl PageRead<'_> {
         Ok(fetched)
     }
 
-    /// What is wanted of the page, from `from` on.
+    /// Fetches bytes of the page, from `from` on.
     #[inline]
     fn fetch(&self, step: &ReadStep, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
         let steps = &self.steps;
         let (bytes, by) = match step {
             ReadStep::Load(location) => {
                 if !steps.load(location, from, into) {
-                    // The longer way tries again, and counts and tells why not.
+                    // The long path tries again, counts the refusal and reports its reason.
                     return Err(Ended::LongerWay(Some(steps.asked)));
                 }
                 (into.len(), Choice::OneSided)
@@ -229,7 +229,7 @@ impl PageRead<'_> {
         Ok(Fetched { bytes, by, took_ns })
     }
 
-    /// On a connection for direct reads that is there, alone.
+    /// Reads on an idle connection for direct reads, one read at a time.
     fn on_pair(
         &self,
         reference: &Reference,
@@ -283,7 +283,7 @@ impl PageRead<'_> {
         }
     }
 
-    /// By one call.
+    /// Reads by one call.
     fn call(&self, from: usize, into: &mut [u8]) -> Result<usize, Ended> {
         let Steps {
             shared,

@@ -1,5 +1,5 @@
-//! Step 3 of a read over a connection: guarded, or one-sided by RDMA Reads. Many are in flight, and data lands in the
-//! connection's sink.
+//! Step 3 of a read over a connection: guarded, or one-sided by RDMA Reads. Many reads are in flight, and their data
+//! arrives in the connection's sink.
 
 use crate::{
     direct::{DirectPair, NotPosted},
@@ -12,7 +12,7 @@ use odafs_common::exception::Exception;
 use odafs_fabric::clock::{self, Nanos};
 
 impl Reading<'_> {
-    /// Posts the reads of all parts that have come to this step, and takes their answers.
+    /// Posts the reads of all parts that are at this step, and takes their answers.
     pub fn on_pair(
         &self,
         session: &Session,
@@ -104,7 +104,7 @@ impl Reading<'_> {
     }
 }
 
-/// Why the reads that were left have no answer.
+/// Why the remaining reads have no answer.
 pub enum PairFailed {
     /// The deadline passed.
     TimedOut,

@@ -1,14 +1,14 @@
-//! Memory that a thread uses again from batch to batch: a batch of reads that needs no call allocates nothing.
+//! Memory that a thread reuses from batch to batch, so that a batch of reads without a call allocates nothing.
 
 use crate::part::Part;
 use std::{cell::Cell, ops::Range};
 
-/// What a batch describes its parts in. A thread keeps one, of as many parts as one batch has.
+/// The memory for the parts of a batch. Each thread keeps one, for as many parts as a batch has.
 #[derive(Default)]
 pub struct BatchMemory {
-    /// No parts.
+    /// An empty vector of parts.
     pub parts: Vec<Part<'static>>,
-    /// No ranges.
+    /// An empty vector of ranges.
     pub ranges: Vec<Range<usize>>,
 }
 
@@ -17,13 +17,13 @@ thread_local! {
 }
 
 impl BatchMemory {
-    /// That of this thread; a batch within a batch gets a fresh one.
+    /// The memory of this thread. A batch within a batch gets a new one.
     pub fn take() -> Self {
-        // A thread that ends has none any more.
+        // A thread that is ending has none any more.
         BATCH.try_with(Cell::take).unwrap_or_default()
     }
 
-    /// For the thread's next batch.
+    /// Gives it back for the thread's next batch.
     pub fn give_back(mut self) {
         self.parts.clear();
         self.ranges.clear();
@@ -31,8 +31,8 @@ impl BatchMemory {
     }
 }
 
-/// The vector without its items, for items that borrow from elsewhere: `B` is `A` but for its lifetime. Collecting in place
-/// keeps the allocation; the test of allocations tells if it no longer does.
+/// The vector without its items, for items that borrow from elsewhere: `B` is `A` with another lifetime. Collecting in
+/// place keeps the allocation; the test of allocations fails if it no longer does.
 pub fn emptied<A, B>(mut used: Vec<A>) -> Vec<B> {
     used.clear();
     used.into_iter().map(|_| unreachable!()).collect()

@@ -1,6 +1,7 @@
-//! Which way a read goes: the costs of the routes, the choice between them, and whether a page is worth keeping.
+//! The choice of a route: what each route costs, which one a read takes, and whether to keep a page.
 //!
-//! Cores without IO, clock or chance of their own. [`crate::shared`] asks them and tells them what came of it.
+//! These modules have no IO, clock or randomness of their own. [`crate::shared`] asks them and reports the results to
+//! them.
 
 mod asked;
 mod config;

@@ -1,7 +1,7 @@
-//! A session for direct reads: the handshake, the connections attached to it, its keys.
+//! A session for direct reads: the handshake, the connections that are attached to it, and its keys.
 //!
-//! A session is good for one life of the server. Everything that came with it (references, mappings, steering tags) is
-//! dropped with it.
+//! A session is valid for one boot instance of the server. Everything that came with it (references, mappings, steering
+//! tags) is dropped with it.
 
 use crate::{
     calls::{Calls, Line, misbehaved},
@@ -36,7 +36,7 @@ use odafs_fabric::{
 };
 
 const fn procedure(name: &'static str, which: P) -> Procedure {
-    // A session opened twice is a session that nobody attaches to, and the server drops those.
+    // If the call is repeated, a second session is opened to which nobody attaches, and the server drops such sessions.
     Procedure {
         name,
         number: Number::Odafs(which),
@@ -49,26 +49,26 @@ const OPEN_SESSION: Procedure = procedure("OPEN_SESSION", P::OpenSession);
 const REKEY: Procedure = procedure("REKEY", P::Rekey);
 const CLOSE_SESSION: Procedure = procedure("CLOSE_SESSION", P::CloseSession);
 
-/// Denied so often in a row, a session is given up.
+/// After this many denials in a row, the client gives a session up.
 const DENIED_MAX: u32 = 4;
 
 /// A session.
 pub struct Session {
-    /// Its number in this client: 1 for the first. References are kept under it.
+    /// The session's number in this client, 1 for the first. References are kept under it.
     pub number: u64,
-    /// Its number at the server.
+    /// The session's number at the server.
     pub id: u32,
-    /// The life of the server that it belongs to.
+    /// The life word of the server to which it belongs.
     pub life: u64,
-    /// Pages of the export.
+    /// The page size of the export.
     pub page: PageSize,
     /// The MAC of guarded requests.
     pub algorithm: MacAlgorithm,
-    /// The server's memory, where it granted one-sided reads and the fabric offers loads.
+    /// The server's memory, if it granted one-sided reads and the fabric offers loads.
     pub view: Option<ArenaView>,
-    /// One-sided reads were granted.
+    /// Whether one-sided reads were granted.
     pub one_sided: bool,
-    /// Connections for direct reads.
+    /// The connections for direct reads.
     pub pairs: Pool<DirectPair>,
     key: SessionKey,
     generation: AtomicU32,
@@ -83,11 +83,11 @@ pub struct Session {
     homes: Mutex<Homes>,
 }
 
-/// The connections that the session lives by: when one of them ends, so does the session.
+/// The connections on which the session depends. When one of them ends, so does the session.
 struct Homes {
-    /// It was opened over this one, and is rekeyed and closed over it.
+    /// The connection on which the session was opened, and is rekeyed and closed.
     rpc: Line,
-    /// The first that was attached; it owns the mapping.
+    /// The connection that was attached first. It owns the mapping.
     direct: Option<Box<dyn QueuePair>>,
 }
 
@@ -103,7 +103,7 @@ struct Numbered {
 pub enum NoSession {
     /// The server does not have the ODAFS program.
     NoProgram,
-    /// It has, and refuses: why.
+    /// The server refuses a session, for this reason.
     Refused(String),
     /// The call failed.
     Call(CallError),
@@ -124,18 +124,18 @@ impl From<Broken> for NoSession {
     }
 }
 
-/// What an attached connection is good for.
+/// A connection that is attached to the session.
 pub struct Attachment {
     /// The connection.
     pub pair: Box<dyn QueuePair>,
     /// Its number at the server.
     pub connection: u32,
-    /// What it may read by itself.
+    /// What it may read one-sided.
     pub exposed: Option<ExposedMemory>,
 }
 
-/// On one host, one-sided reads map a file of the server's that it can cut short, which would end this process: that
-/// is for servers that could end it anyhow.
+/// On one host, one-sided reads map a file of the server. The server could truncate it, which would end this process.
+/// So only accept this from servers that could end this process anyway.
 fn may_be_mapped(line: &mut Line) -> bool {
     let Some(pair) = line.transport().queue_pair() else {
         return true;
@@ -156,7 +156,7 @@ impl Session {
         let server_key = options.server_key.map(PublicKey);
         let Some(pattern) = Pattern::of(identity.as_ref(), server_key.as_ref()) else {
             return Err(NoSession::Refused(
-                "Options::identity needs Options::server_key".into(),
+                "Options::identity is set without Options::server_key".into(),
             ));
         };
         let offered = match options.mac {
@@ -262,7 +262,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Attaches one more connection.
+    /// Attaches another connection.
     pub fn attach(&self, calls: &Calls, deadline: Nanos) -> Result<Attachment, NoSession> {
         let refused = |why: &str| NoSession::Refused(why.into());
         let mut pair = calls
@@ -270,7 +270,7 @@ impl Session {
             .direct(self.one_sided, deadline)
             .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
         let server = PrivateData::decode(pair.private_data())
-            .ok_or_else(|| refused("the server gave no nonce"))?;
+            .ok_or_else(|| refused("the server sent no nonce"))?;
         let mut nonce = [0; 16];
         entropy::fill(&mut nonce);
         let key = self.key.attach_key();
@@ -309,12 +309,12 @@ impl Session {
         self.generation.load(Acquire)
     }
 
-    /// So many more requests were sent.
+    /// Records that this many more requests were sent.
     pub fn count_requests(&self, count: u64) {
         self.requests.fetch_add(count, Relaxed);
     }
 
-    /// Is it time for a new request key?
+    /// Whether it is time for a new request key.
     pub fn rekey_due(&self, now: Nanos) -> bool {
         self.requests.load(Relaxed) >= self.rekey_requests
             || now.since(Nanos(self.rekeyed_at.load(Relaxed))) >= self.rekey_span
@@ -322,7 +322,7 @@ impl Session {
 
     /// Moves to the next request key.
     pub fn rekey(&self, calls: &Calls) {
-        // Whoever comes first does it; the others' requests are good under the old key meanwhile.
+        // The first thread does it. Meanwhile the old key is valid for the requests of the others.
         let Some(_mine) = self.rekeying.try_lock() else {
             return;
         };
@@ -365,7 +365,7 @@ impl Session {
         }
     }
 
-    /// A direct read completed.
+    /// A direct read was completed.
     pub fn was_served(&self) {
         if self.denied_in_row.load(Relaxed) != 0 {
             self.denied_in_row.store(0, Relaxed);
@@ -375,12 +375,12 @@ impl Session {
         }
     }
 
-    /// Was it given up because it was denied again and again, without ever having been served?
+    /// Whether it was given up because it was denied again and again, without ever having been served.
     pub fn was_useless(&self) -> bool {
         self.denied_in_row.load(Relaxed) >= DENIED_MAX && !self.served.load(Relaxed)
     }
 
-    /// A direct read was refused. Several denials in a row, or a revoked session, end it.
+    /// A direct read was refused. Several denials in a row, or a revoked session, end the session.
     pub fn was_refused(&self, exception: Exception) {
         match exception {
             Exception::Denied if self.denied_in_row.fetch_add(1, Relaxed) + 1 >= DENIED_MAX => {
@@ -391,17 +391,17 @@ impl Session {
         }
     }
 
-    /// It is of no more use.
+    /// Marks the session as useless.
     pub fn end(&self) {
         self.over.store(true, Release);
     }
 
-    /// Is it still good, as far as can be told without asking the server?
+    /// Whether the session is still good, as far as can be told without asking the server.
     pub fn is_over(&self) -> bool {
         self.over.load(Acquire)
     }
 
-    /// Looks whether the server has ended it.
+    /// Checks whether the server has ended the session.
     pub fn look(&self) {
         if let Some(mut homes) = self.homes.try_lock() {
             let Homes { rpc, direct } = &mut *homes;
@@ -419,7 +419,7 @@ impl Session {
         }
     }
 
-    /// Tells the server that it is over. Failing that, the server finds out by itself.
+    /// Tells the server that the session is over. If this fails, the server finds out by itself.
     pub fn close(&self, calls: &Calls) {
         let session = self.id;
         let tag = Control::Close { session }.tag(&self.key.control_key());

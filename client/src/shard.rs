@@ -1,20 +1,20 @@
 //! Per-thread shards of counters: a thread counts its reads without waiting for others and without locked instructions.
 //!
-//! Each live thread has a number of its own. The first few threads each have a shard to themselves, on which they count
-//! by plain loads and stores. The others share the last shard and pay for an atomic addition.
+//! Each live thread has its own number. Each of the first few threads has its own shard, on which it counts by plain
+//! loads and stores. The others share the last shard and pay for an atomic addition.
 
 use crate::{statistics::Statistics, trace::RouteTaken};
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Shards of a client. The last one is shared.
+/// Number of shards of a client. The last one is shared.
 pub const SHARDS: usize = 16;
 
 /// This thread's shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard(usize);
 
-/// A number for each live thread, the smallest that is free.
+/// A number for each live thread: the smallest free one.
 #[cfg(not(shuttle))]
 mod numbers {
     use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -34,7 +34,7 @@ mod numbers {
     }
 
     impl Drop for Number {
-        /// What the thread stored on its shard is there for the next thread of this number.
+        /// The next thread with this number sees what this one stored on its shard.
         fn drop(&mut self) {
             if self.0 < 64 {
                 TAKEN.fetch_and(!(1 << self.0), Release);
@@ -46,26 +46,26 @@ mod numbers {
         static MINE: Number = Number::take();
     }
 
-    /// This thread's number; `usize::MAX` when so many live, or while the thread ends.
+    /// This thread's number, or `usize::MAX` if too many threads live, or while the thread ends.
     pub fn mine() -> usize {
         MINE.try_with(|mine| mine.0).unwrap_or(usize::MAX)
     }
 }
 
 impl Shard {
-    /// This thread's.
+    /// The shard of this thread.
     #[cfg(not(shuttle))]
     pub fn mine() -> Self {
         Self(numbers::mine().min(SHARDS - 1))
     }
 
-    /// All tasks share a thread under shuttle, and so a shard.
+    /// Under shuttle all tasks share a thread, and so a shard.
     #[cfg(shuttle)]
     pub fn mine() -> Self {
         Self(SHARDS - 1)
     }
 
-    /// Its index.
+    /// The index of the shard.
     pub fn index(self) -> usize {
         self.0
     }
@@ -75,12 +75,12 @@ impl Shard {
     }
 }
 
-/// A number that one shard counts.
+/// A counter of one shard.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds to it.
+    /// Adds to the counter.
     pub fn add(&self, shard: Shard, by: u64) {
         if shard.is_mine_alone() {
             self.0.store(self.0.load(Relaxed) + by, Relaxed);
@@ -90,37 +90,37 @@ impl Count {
     }
 }
 
-/// Reads that were counted and not told of yet; they have their cache line to themselves.
+/// Reads that were counted and not yet reported, in their own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Tick {
-    /// By the route that is ordered, since the last one that was timed.
+    /// Reads by the standing route since the last timed one.
     pub reads: Untold,
-    /// Of those, told of already.
+    /// Of those, the ones that were reported already.
     pub told: Untold,
-    /// From the data cache.
+    /// Reads from the data cache.
     pub hits: Untold,
-    /// The page behind the one that was looked for in the data cache last.
+    /// The page after the last one that was looked up in the data cache.
     pub next_page: AtomicU64,
 }
 
-/// How many of something were not told of yet.
+/// A number of events that were not reported yet.
 #[derive(Debug, Default)]
 pub struct Untold(AtomicU32);
 
 impl Untold {
-    /// What it stands at.
+    /// Its value.
     pub fn get(&self) -> u32 {
         self.0.load(Relaxed)
     }
 
-    /// Sets it. Two threads of the shared shard may each undo what the other did: it counts samples, not reads.
+    /// Sets the value. On the shared shard two threads may undo each other's change, which is acceptable for samples.
     pub fn set(&self, to: u32) {
         self.0.store(to, Relaxed);
     }
 }
 
-/// What reads count, on one shard.
+/// The counters of reads on one shard.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counts {
@@ -154,7 +154,7 @@ impl Counts {
         count.add(shard, reads);
     }
 
-    /// A direct try was refused.
+    /// A direct read was refused.
     pub fn refused(&self, shard: Shard, exception: Exception) {
         self.refused[usize::from(exception.code()) - 1].add(shard, 1);
     }
@@ -181,18 +181,18 @@ impl Counts {
 pub struct Shards([Counts; SHARDS]);
 
 impl Shards {
-    /// What this shard counts.
+    /// The counters of a shard.
     pub fn counts(&self, shard: Shard) -> &Counts {
         &self.0[shard.0]
     }
 
-    /// Lookups in the directory that found a reference.
+    /// Number of lookups in the directory that found a reference.
     pub fn directory_hits(&self) -> u64 {
         let hits = |counts: &Counts| counts.directory_hits.0.load(Relaxed);
         self.0.iter().map(hits).sum()
     }
 
-    /// Adds up what was counted.
+    /// Adds up all shards.
     pub fn add_to(&self, all: &mut Statistics) {
         self.0.iter().for_each(|counts| counts.add_to(all));
     }

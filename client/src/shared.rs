@@ -1,4 +1,4 @@
-//! What all handles of one client share.
+//! The state that all handles of one client share.
 
 mod routes;
 mod sessions;
@@ -39,44 +39,44 @@ use odafs_fabric::{
     },
 };
 
-/// Files of which something is kept while they are not open.
+/// Number of files whose state is kept while they are not open.
 const FILES_KEPT: usize = 4096;
-/// Bytes of a file beyond which all its pages are dropped rather than those alone.
+/// Length in bytes of a range above which all pages of a file are dropped, not those of the range alone.
 const FORGOTTEN_ONE_BY_ONE: u64 = 16 << 20;
-/// Bytes of an ODAFS READ reply besides its data: header, attributes, as many references as can be.
+/// Length in bytes of an ODAFS READ reply without its data: header, attributes and the most references.
 const READ_HEAD: u32 = 512 + 40 * MAX_READ_REFERENCES;
-/// Bytes of a WRITE call besides its data.
+/// Length in bytes of a WRITE call without its data.
 const WRITE_HEAD: u32 = 1024;
 
 /// The core of a client.
 pub struct Shared {
-    /// What it was connected with.
+    /// The URL.
     pub url: Url,
-    /// What it was connected with.
+    /// The options.
     pub options: Options,
-    /// RPC.
+    /// The connections for calls.
     pub calls: Calls,
-    /// The export.
+    /// The name of the export.
     pub mounted: Mounted,
-    /// Bytes of one READ at most.
+    /// The longest READ, in bytes.
     pub read_max: u32,
-    /// Bytes of one WRITE at most.
+    /// The longest WRITE, in bytes.
     pub write_max: u32,
-    /// The server has the ODAFS program, as far as is known.
+    /// Whether the server has the ODAFS program, as far as is known.
     pub odafs: AtomicBool,
     /// What threads read with.
     pub shards: Shards,
-    /// References.
+    /// The directory of references.
     pub directory: Directory,
-    /// References learned.
+    /// Number of references learned.
     pub learned: AtomicU64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written: AtomicU64,
-    /// Bytes that writes take which the server may still lose, of all files.
+    /// Bytes of all files that were written and that the server may still lose.
     pub unstable: Arc<AtomicU64>,
     /// The policy.
     pub policy: Mutex<Policy>,
-    /// Where the policy is to say which pages are kept: which of them would be read again.
+    /// Where the policy decides which pages to keep: the estimate which of them would be read again.
     reuse: Option<Reuse>,
     cache: Option<DataCache>,
     budget: Mutex<Budget>,
@@ -90,7 +90,7 @@ struct Files {
 }
 
 impl Shared {
-    /// Connects: mounts the export, asks for limits, opens a session if direct reads are wanted.
+    /// Connects: mounts the export, asks for its limits, and opens a session if direct reads are wanted.
     pub fn connect(url: &Url, link: Link, options: Options) -> Result<Self, ConnectError> {
         let deadline = Nanos::from(options.deadline);
         let calls = Calls::new(
@@ -161,7 +161,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Plain NFS calls.
+    /// Makes plain NFS calls.
     pub fn nfs(&self) -> Nfs<'_> {
         Nfs {
             calls: &self.calls,
@@ -169,14 +169,14 @@ impl Shared {
         }
     }
 
-    /// Pages of the cache and of references.
+    /// Numbers of pages for the cache and for references.
     pub fn page(&self, session: Option<&Session>) -> PageSize {
         session.map_or(PageSize::DEFAULT, |session| session.page)
     }
 
     // Files
 
-    /// What is kept of a file.
+    /// The state of a file. Creates it if there is none.
     pub fn file(&self, handle: Handle) -> Arc<FileState> {
         let record = self.policy.lock().record();
         let mut files = self.files.lock();
@@ -198,12 +198,12 @@ impl Shared {
         file
     }
 
-    /// What is kept of a file, if anything is.
+    /// The state of a file, if there is any.
     pub fn known_file(&self, handle: &Handle) -> Option<Arc<FileState>> {
         self.files.lock().by_handle.peek(handle).cloned()
     }
 
-    /// The files with writes that the server may still lose, those first that were not used for longest.
+    /// The files with writes that the server may still lose, the least recently used ones first.
     pub fn unstable_files(&self) -> Vec<Arc<FileState>> {
         let files = self.files.lock();
         let is_unstable = |file: &&Arc<FileState>| file.unstable.lock().bytes > 0;
@@ -213,7 +213,7 @@ impl Shared {
 
     // The data cache
 
-    /// Copies from a cached page, from `within` it on. `None` when it is not cached.
+    /// Copies bytes of a cached page, from `within` on. Returns `None` if the page is not cached.
     pub fn cached(
         &self,
         file: &FileState,
@@ -227,8 +227,8 @@ impl Shared {
         self.cache.as_ref()?.get(from, &mut into[..into_page])
     }
 
-    /// A page is read that may be cached. A sequential reader finds the next page fetched: frames lie in the order in
-    /// which they were filled, so the processor does not find it by itself. It is fetched while this one is copied.
+    /// Prepares for the page after this one. Frames lie in the order in which they were filled, which the processor
+    /// cannot predict. So a sequential reader's next page is prefetched while this one is copied.
     #[inline]
     pub fn follow(&self, file: &FileState, page: u64, size: PageSize, shard: Shard) {
         let next_page = &file.ticks[shard.index()].next_page;
@@ -239,18 +239,18 @@ impl Shared {
         }
     }
 
-    /// Is there a data cache?
+    /// Whether there is a data cache.
     pub fn caches(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// Would a page be kept now, where pages are to be?
+    /// Whether the cache has room for a page.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.cache.as_ref().is_some_and(DataCache::has_room)
     }
 
-    /// Keeps a page's valid bytes, if the file is still of the version that it was at `moment`.
+    /// Keeps the valid bytes of a page, if the file still has the version of `moment`.
     pub fn keep(
         &self,
         file: &FileState,
@@ -289,8 +289,9 @@ impl Shared {
         self.cache.as_ref().map_or(0, DataCache::bytes)
     }
 
-    /// A page or a reference was wanted that more memory would have kept. `tell` tells the budget what it would have saved;
-    /// true: the split has moved. The budget is locked until all limits are set, so they are those of one split.
+    /// A page or a reference was wanted that more memory would have kept. `tell` tells the budget what it would have
+    /// saved, and returns true if the split has moved. The budget stays locked until all limits are set, so that they
+    /// belong to one split.
     #[cold]
     fn ghost(
         &self,
@@ -319,7 +320,7 @@ impl Shared {
 
     // References and the policy
 
-    /// The reference of a page, counted.
+    /// Looks up the reference of a page, and counts the lookup.
     pub fn reference(
         &self,
         file: &FileState,
@@ -342,7 +343,7 @@ impl Shared {
         }
     }
 
-    /// Where a page lies, counted.
+    /// Looks up where a page lies, and counts the lookup.
     #[inline]
     pub fn location(
         &self,
@@ -371,7 +372,7 @@ impl Shared {
         }
     }
 
-    /// What became of a reference that was refused.
+    /// Handles a refused reference.
     pub fn refused(
         &self,
         session: &Session,
@@ -390,7 +391,7 @@ impl Shared {
 }
 
 impl Files {
-    /// Keeps the table small; files that are open stay.
+    /// Keeps the table of files small. Open files stay.
     fn shrink(&mut self) {
         for _ in 0..self.by_handle.len().saturating_sub(FILES_KEPT).min(8) {
             let Some((handle, file)) = self.by_handle.pop_lru() else {
@@ -409,17 +410,17 @@ impl Drop for Shared {
     }
 }
 
-/// What a reference saves when it is used.
+/// How much time a reference saves, in nanoseconds, when it is used.
 fn saved_ns(known: &Explanation) -> f64 {
     (known.rpc_ns - known.direct_ns).max(0.0)
 }
 
-/// Pages that so much memory is good for.
+/// Number of pages for which this much memory suffices.
 fn frames(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX) / PageSize::DEFAULT.bytes()
 }
 
-/// A page, from `within` it on.
+/// The bytes of a page from `within` on.
 fn stretch(file: &FileState, generation: u64, page: u64, size: PageSize, within: usize) -> Stretch {
     Stretch {
         file: file.number,

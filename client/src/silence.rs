@@ -1,5 +1,5 @@
-//! Peers that take connections and end them without an answer: they may be no NFS servers at all, and are not to be
-//! asked in a busy loop.
+//! Peers that accept connections and close them without an answer. They may be no NFS servers at all, and the client must
+//! not call them in a busy loop.
 
 use crate::link::Link;
 use odafs_fabric::{
@@ -13,21 +13,21 @@ use odafs_fabric::{
 /// How long a server has been silent.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// Rounds in a row in which connections were lost before anything was answered on them.
+    /// Consecutive rounds in which connections were lost before they carried an answer.
     rounds: Mutex<u32>,
-    /// There are none any more.
+    /// Signalled when `rounds` becomes 0.
     over: Condvar,
-    /// Something was answered, ever.
+    /// Whether the server has ever answered.
     heard: AtomicBool,
 }
 
 impl Silence {
-    /// The round in which a connection is made now. Those that are made side by side are of one round.
+    /// The round of a connection that is made now. Connections that are made at the same time share a round.
     pub fn round(&self) -> u32 {
         *self.rounds.lock()
     }
 
-    /// A connection of this round was lost before anything was answered on it.
+    /// Records that a connection of this round was lost before it carried an answer.
     pub fn goes_on(&self, round: u32) {
         let mut rounds = self.rounds.lock();
         if *rounds == round {
@@ -35,13 +35,13 @@ impl Silence {
         }
     }
 
-    /// The peer did something else than to end a connection: who rests tries at once.
+    /// Records that the peer did more than close a connection. Threads in [`rest`](Self::rest) try at once.
     pub fn is_over(&self) {
         *self.rounds.lock() = 0;
         self.over.notify_all();
     }
 
-    /// Something came on a connection; `answered`: whether anything had.
+    /// Records that something came on a connection. `answered` says whether anything had before.
     #[inline]
     pub fn broken_on(&self, answered: &mut bool) {
         if !*answered {
@@ -51,8 +51,9 @@ impl Silence {
         }
     }
 
-    /// To be called before a connection is made: waits for 1 ms, doubled up to a second, where those before it were
-    /// ended without an answer; no longer than until another thread's is answered. False: until the deadline.
+    /// Waits before a new connection if the ones before it were closed without an answer: for 1 ms at first, doubled for
+    /// each round up to a second. The wait ends when another thread's connection is answered. Returns false if the
+    /// deadline came first.
     pub fn rest(&self, deadline: Nanos) -> bool {
         let mut rounds = self.rounds.lock();
         let Some(doubled) = rounds.checked_sub(1) else {
@@ -66,7 +67,7 @@ impl Silence {
                 return true;
             }
             if now >= deadline {
-                // Whoever comes next tries, however little time it has: the server may be another by now.
+                // The next caller tries at once, however little time it has: another server may be there by now.
                 *rounds = 1;
                 return false;
             }
@@ -77,14 +78,16 @@ impl Silence {
         }
     }
 
-    /// What may be wrong.
+    /// What may be wrong, for the error message.
     pub fn remedy(&self, link: &Link) -> &'static str {
         match link {
             _ if self.heard.load(Relaxed) => "its log may say why",
             Link::NfsTcp(_) => {
-                "it may not speak NFS over TCP: is this its port? A port for RDMA wants odafs://"
+                "it may not speak NFS over TCP: check the port, and use odafs:// for a server's RDMA port"
             }
-            Link::Fabric(..) => "it may not speak NFS: is this its port?",
+            Link::Fabric(..) => {
+                "it may not speak NFS over RDMA: check the port, and use nfs:// for a server's NFS port"
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a client keeps about a file, open or not: which version its cached pages are of, its references, its policy.
+//! What a client keeps about a file, open or not: the version of its cached pages, its references, its policy.
 
 use crate::{
     ahead::Ahead,
@@ -14,86 +14,87 @@ use odafs_fabric::sync::{
     atomic::{AtomicU64, Ordering::*},
 };
 
-/// One file.
+/// The state of one file.
 pub struct FileState {
     /// Its number in this client, for the data cache.
     pub number: u64,
-    /// What the server calls it.
+    /// The server's handle.
     pub handle: Handle,
     /// Its references.
     pub tree: Arc<Tree>,
-    /// Which of them are worth asking for ahead.
+    /// Which references to fetch ahead.
     pub ahead: Ahead,
-    /// What the policy keeps for it.
+    /// The policy's record of the file.
     pub record: Mutex<Record>,
-    /// What its reads do without asking the policy.
+    /// The orders of reads that need not ask the policy.
     pub orders: Orders,
-    /// Reads that the policy was not told of yet, by shard.
+    /// Reads that the policy has not heard of yet, by shard.
     pub ticks: [Tick; SHARDS],
-    /// Writes of our own that are under way or were.
+    /// Number of this client's writes that have begun, and that are under way.
     pub unstable: Mutex<Unstable>,
-    /// Held by the thread that commits. A thread that comes meanwhile waits, for its own writes may be among those under way.
+    /// Held by the thread that commits. Another thread waits, because its own writes may be among those under way.
     pub syncing: Mutex<()>,
-    /// Shared by writes, held alone while lost ones are sent again, so that none lands on top of a later one.
+    /// Shared by writes, and held alone while lost writes are sent again, so that none overwrites a later one.
     pub order: RwLock<()>,
     generation: AtomicU64,
     writes: AtomicU64,
     version: Mutex<Version>,
 }
 
-/// Which version of the file the cached pages are of; all of it is from before any of them was read.
+/// The version of the cached pages. All of it dates from before any of them was read.
 #[derive(Debug, Default)]
 struct Version {
     attributes: Option<Attributes>,
     change: Option<u64>,
-    /// What was read where the counter lay, before any of the pages: of this file if a reply says so too.
+    /// The change counter, as it was read directly before any of the pages. It belongs to this file if a reply agrees.
     unconfirmed: Option<u64>,
-    /// Attributes and counter are known to be of one version.
+    /// Whether attributes and counter are known to be of the same version.
     tagged: bool,
     counter: Option<(u64, Reference)>,
 }
 
-/// Writes that the server may still lose, and those since: should one be lost, it is sent again where they did not write.
+/// Writes that the server may still lose, and the later ones. A lost write is sent again where the later ones did not
+/// write.
 #[derive(Debug, Default)]
 pub struct Unstable {
-    /// In the order of their replies.
+    /// The writes, in the order of their replies.
     pub writes: Vec<KeptWrite>,
     /// Memory that they take, in bytes.
     pub bytes: u64,
-    /// Others are being committed, and may turn out lost.
+    /// Whether others are being committed and may turn out to be lost.
     pub committing: bool,
-    /// What all files of the client take, of which this is a part.
+    /// The memory for all files of the client, of which this is a part.
     of_all: Arc<AtomicU64>,
 }
 
-/// A write that is kept until it, and all before it, are stable.
+/// A write that is kept until it and all earlier ones are stable.
 #[derive(Debug)]
 pub struct KeptWrite {
-    /// First byte.
+    /// First byte, as an offset in the file.
     pub offset: u64,
-    /// How many bytes were written.
+    /// Length in bytes.
     pub length: u64,
-    /// The bytes, to be sent again; none if it is stable.
+    /// The bytes, to send them again. `None` if the write is stable.
     pub data: Box<[u8]>,
-    /// What the server said of it.
+    /// The server's answer.
     pub fate: Fate,
 }
 
-/// What the server said of a write.
+/// The server's answer to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It may be lost while the verifier is another than this (RFC 1813 section 3.3.7).
+    /// The server may lose the write while its verifier differs from this (RFC 1813 section 3.3.7).
     Unstable([u8; 8]),
     /// It is never lost.
     Stable,
-    /// Nothing, or no more than that it failed: it may have been done or not.
+    /// No answer, or only that the write failed. It may have been done or not.
     Unanswered,
-    /// It was lost, and takes the place of what was lost under it: it is sent again until that succeeds.
+    /// The write was lost and replaces older lost data. It is sent again until that succeeds.
     Lost,
 }
 
 impl KeptWrite {
-    /// Whether a server with this verifier has lost what it had answered.
+    /// Whether a server with this verifier has lost a write that it had answered.
     pub fn was_lost(&self, verifier: [u8; 8]) -> bool {
         match self.fate {
             Fate::Unstable(then) => then != verifier,
@@ -102,14 +103,14 @@ impl KeptWrite {
         }
     }
 
-    /// Whether it is sent again to a server with this verifier that has lost some.
+    /// Whether to send the write again to a server with this verifier that has lost some.
     pub fn is_lost(&self, verifier: [u8; 8]) -> bool {
         self.fate == Fate::Unanswered || self.was_lost(verifier)
     }
 }
 
 impl Unstable {
-    /// Nothing yet; what is kept counts in `of_all` too.
+    /// Nothing yet. What is kept also counts in `of_all`.
     fn counted(of_all: Arc<AtomicU64>) -> Mutex<Self> {
         Mutex::new(Self {
             of_all,
@@ -118,13 +119,14 @@ impl Unstable {
     }
 
     fn set_bytes(&mut self, bytes: u64) {
-        // In this order the sum of all never wraps.
+        // In this order the sum of all files never wraps.
         self.of_all.fetch_add(bytes, Relaxed);
         self.of_all.fetch_sub(self.bytes, Relaxed);
         self.bytes = bytes;
     }
 
-    /// Keeps a write, if the server may lose it or an earlier one: that would be sent again, and must not hide this one.
+    /// Keeps a write if the server may lose it or an earlier one. In the latter case the earlier one is sent again, and
+    /// must not hide this one.
     pub fn keep(&mut self, offset: u64, data: &[u8], fate: Fate) {
         if matches!(fate, Fate::Unstable(_)) || self.committing || !self.writes.is_empty() {
             let kept = if fate == Fate::Stable { &[] } else { data };
@@ -138,7 +140,7 @@ impl Unstable {
         }
     }
 
-    /// Puts writes in front of those that came meanwhile, so that the order is kept.
+    /// Puts writes before those that came meanwhile, to keep the order.
     pub fn put_back(&mut self, mut writes: Vec<KeptWrite>) {
         writes.append(&mut self.writes);
         let bytes = |write: &KeptWrite| (write.data.len() + size_of::<KeptWrite>()) as u64;
@@ -146,14 +148,14 @@ impl Unstable {
         self.writes = writes;
     }
 
-    /// All that is kept; nothing is, after that.
+    /// Takes everything that is kept.
     pub fn take(&mut self) -> Vec<KeptWrite> {
         self.set_bytes(0);
         std::mem::take(&mut self.writes)
     }
 }
 
-/// The state of a file when a read began; what it read may be cached if that still holds.
+/// The state of a file when a read began. The result of the read may be cached if that state still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// Generation of the cached pages.
@@ -162,7 +164,7 @@ pub struct Moment {
 }
 
 impl FileState {
-    /// A file of which nothing is known yet. What its writes take until they are stable counts in `unstable` too.
+    /// A file of which nothing is known yet. Its unstable writes also count in `unstable`.
     pub fn new(
         number: u64,
         handle: Handle,
@@ -187,7 +189,7 @@ impl FileState {
         }
     }
 
-    /// To be taken before a read is sent.
+    /// The present state. Take it before sending a read.
     pub fn moment(&self) -> Moment {
         Moment {
             generation: self.generation.load(Acquire),
@@ -195,28 +197,29 @@ impl FileState {
         }
     }
 
-    /// The generation of the cached pages: those of others are of another version.
+    /// The generation of the cached pages. Pages of another generation are of another version.
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
 
-    /// Is what was read since `moment` still the version that is cached? To be asked under the cache's lock.
+    /// Whether what was read since `moment` is still of the cached version. Ask with the cache's lock held.
     pub fn still(&self, moment: Moment) -> bool {
         self.moment() == moment
     }
 
-    /// All cached pages are of an older version.
+    /// Marks all cached pages as outdated.
     pub fn drop_pages(&self) {
         self.generation.fetch_add(1, AcqRel);
     }
 
-    /// A write of our own begins, or is over: what is read meanwhile is not cached.
+    /// A write of this client begins or ends. What is read meanwhile is not cached.
     pub fn mark_write(&self) {
         self.writes.fetch_add(1, AcqRel);
     }
 
-    /// Attributes as the server just told them on an open: are the cached pages of that version? Else they are dropped. What
-    /// is cached from then on is of these attributes for as long as it is [`still`](Self::still) the moment returned.
+    /// Compares the attributes from an open with the version of the cached pages, and drops the pages if it differs.
+    /// What is cached from then on has these attributes, as long as the returned moment is [`still`](Self::still)
+    /// valid.
     pub fn revalidate(&self, attributes: &Attributes) -> Moment {
         let mut version = self.version.lock();
         let same = version.tagged
@@ -231,16 +234,16 @@ impl FileState {
         }
         version.attributes = Some(*attributes);
         version.tagged = true;
-        // Under the lock: whoever learns of another version drops the pages under it too.
+        // With the lock held: whoever learns of another version drops the pages with it held too.
         self.moment()
     }
 
-    /// The change counter as it was just read.
+    /// The change counter as it was read just now.
     pub fn revalidate_change(&self, change: u64) -> bool {
         let mut version = self.version.lock();
         let same = version.change == Some(change);
         if !same {
-            // What lies there may be another file's by now: the next reply says.
+            // The memory may belong to another file by now. The next reply tells.
             version.change = None;
             version.unconfirmed = Some(change);
             version.tagged = false;
@@ -249,8 +252,7 @@ impl FileState {
         same
     }
 
-    /// What the reply of a read says about the file: the change counter from before the read and the attributes from
-    /// after it.
+    /// What the reply of a read says about the file: the change counter before the read, and the attributes after it.
     pub fn observe(&self, change: Option<u64>, attributes: Option<&Attributes>) {
         let mut version = self.version.lock();
         let known_tag = version
@@ -271,7 +273,8 @@ impl FileState {
             self.drop_pages();
             version.tagged = attributes.is_some();
         } else if same_tag == Some(false) {
-            // The file may have changed between the read and the look at its attributes: they are of a later version.
+            // The file may have changed between the read and the look at its attributes, which then are of a later
+            // version.
             version.tagged = false;
         }
         version.change = change.or(if same { version.change } else { None });
@@ -280,8 +283,8 @@ impl FileState {
         }
     }
 
-    /// A write of our own took the file from one version to the next. Returns its sizes before and after, if it did so
-    /// alone; else all pages are dropped.
+    /// A write of this client took the file from one version to the next. Returns the sizes before and after if nobody
+    /// else wrote meanwhile. Otherwise drops all pages.
     pub fn wrote(&self, changed: &Changed) -> Option<(u64, u64)> {
         let mut version = self.version.lock();
         let known = version
@@ -292,7 +295,7 @@ impl FileState {
         let alone = known.is_some() && changed.before == known;
         version.change = None;
         version.unconfirmed = None;
-        // Pages that are not from before this are at least of these attributes; the others are dropped.
+        // Pages that are not older than this have at least these attributes. The others are dropped.
         version.tagged = changed.after.is_some();
         if let Some(after) = changed.after {
             version.attributes = Some(after);
@@ -306,7 +309,7 @@ impl FileState {
         }
     }
 
-    /// Where the change counter can be read directly, in this session.
+    /// Where the change counter can be read directly in this session.
     pub fn counter(&self, session: u64) -> Option<Reference> {
         self.version
             .lock()
@@ -320,7 +323,7 @@ impl FileState {
         self.version.lock().change
     }
 
-    /// Keeps where the change counter lies; `None`: nowhere any more, and its old place may be another file's.
+    /// Keeps where the change counter lies. `None`: nowhere any more, and its old place may belong to another file.
     pub fn set_counter(&self, session: u64, reference: Option<Reference>) {
         let mut version = self.version.lock();
         match reference {
@@ -329,7 +332,7 @@ impl FileState {
         }
     }
 
-    /// The attributes as last told.
+    /// The last attributes from the server.
     pub fn attributes(&self) -> Option<Attributes> {
         self.version.lock().attributes
     }

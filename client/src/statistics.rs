@@ -1,4 +1,4 @@
-//! What a client has counted since it connected.
+//! The counters of a client since it connected.
 
 use odafs_common::exception::Exception;
 

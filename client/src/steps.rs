@@ -1,4 +1,4 @@
-//! The steps that all reads take: where a page is to be had, and how it comes out of the server's memory.
+//! The steps that all reads share: finding a page, and getting it out of the server's memory.
 
 use crate::{
     directory::Location,
@@ -15,7 +15,7 @@ use odafs_common::page::PageSize;
 use odafs_fabric::memory::ArenaView;
 use std::ops::Range;
 
-/// What a read works with.
+/// What the steps of a read need.
 #[derive(Clone, Copy)]
 pub struct Steps<'a> {
     /// The client.
@@ -24,31 +24,31 @@ pub struct Steps<'a> {
     pub file: &'a FileState,
     /// The session, if there is one.
     pub session: Option<&'a Session>,
-    /// Page size.
+    /// The page size.
     pub size: PageSize,
-    /// What the read is to do.
+    /// The read's order.
     pub asked: TimedRead,
 }
 
-/// What the data cache and the directory have of a page.
+/// The result of looking into the data cache and the directory.
 pub enum Found {
-    /// The data cache had it: so many bytes.
+    /// The data cache had this many bytes of the page.
     Cached(usize),
-    /// It is to be had by this step, and why.
+    /// The page is not in the data cache. Take this step next, for this reason.
     Next(ReadStep, RouteReason),
 }
 
-/// Where a page that is not in the data cache comes from.
+/// The source of a page that is not in the data cache.
 enum Source<'s> {
-    /// The server's memory, which is mapped here.
+    /// The server's memory, which is mapped into this process.
     Loads(&'s Session),
-    /// A connection for direct reads, by one of the direct routes.
+    /// A connection for direct reads, by this direct route.
     Pair(&'s Session, Choice),
     /// A call.
     Call,
 }
 
-/// The route that a read takes for a page that it has a reference of: the order's, as far as the session goes.
+/// The source of a page for which the directory has a reference: as the order says, if the session allows it.
 #[inline]
 fn source<'s>(order: &RouteOrder, session: Option<&'s Session>) -> Result<Source<'s>, RouteReason> {
     match (order.choice, session) {
@@ -63,8 +63,8 @@ fn source<'s>(order: &RouteOrder, session: Option<&'s Session>) -> Result<Source
 }
 
 impl<'a> Steps<'a> {
-    /// Steps 1 and 2: the data cache, from which `buf` is filled with the page's bytes from `within` on; then the
-    /// directory.
+    /// Steps 1 and 2. Looks into the data cache, and on a hit fills `buf` with the page's bytes from `within` on. On a
+    /// miss, looks into the directory.
     #[inline]
     pub fn look(&self, page: u64, within: usize, buf: &mut [u8]) -> Found {
         let (shared, file, order) = (self.shared, self.file, self.asked.order());
@@ -81,7 +81,7 @@ impl<'a> Steps<'a> {
             Ok(Source::Call) if shared.options.route == Route::Rpc => {
                 return Found::Next(ReadStep::Rpc, RouteReason::RpcAsked);
             }
-            // The policy has had nothing to choose from.
+            // The policy had no routes to choose from.
             Ok(Source::Call) if self.session.is_none() => {
                 return Found::Next(ReadStep::Rpc, RouteReason::NoSession);
             }
@@ -113,8 +113,8 @@ impl<'a> Steps<'a> {
         Found::Next(step, why)
     }
 
-    /// The first of a read's pages has no reference, where direct reads are the rule: if the read is one of a run, those of
-    /// the run's next pages are asked for at once. True if some came.
+    /// Called when the first of a read's pages has no reference although direct reads are the rule. If the read belongs
+    /// to a sequential run, this fetches the references of the run's next pages. Returns true if some came.
     #[cold]
     pub fn ask_ahead(&self, pages: Range<u64>) -> bool {
         if self.asked.order().purpose != Purpose::Standing {
@@ -124,21 +124,21 @@ impl<'a> Steps<'a> {
             return false;
         };
         let wanted = references::Wanted::pages(self.file, &pages, self.size);
-        // The read goes on without them.
+        // On failure, the read goes on without references.
         let learned = references::hint(self.shared, wanted);
         self.file.ahead.came(&pages, learned);
         learned > 0
     }
 
-    /// The session and the server's memory, where that is mapped here.
+    /// The session and the server's memory, if that is mapped into this process.
     #[inline]
     pub fn view(&self) -> Option<(&'a Session, &'a ArenaView)> {
         let session = self.session?;
         Some((session, session.view.as_ref()?))
     }
 
-    /// Step 3 where the server's memory is mapped: copies the page's bytes from `from` on, and checks its stamp. False if
-    /// they are not the page's.
+    /// Step 3 where the server's memory is mapped: copies the page's bytes from `from` on, and checks the page's stamp.
+    /// Returns false if the bytes are not the page's.
     #[inline]
     pub fn load(&self, location: &Location, from: usize, into: &mut [u8]) -> bool {
         let Some((session, view)) = self.view() else {
@@ -151,14 +151,14 @@ impl<'a> Steps<'a> {
         good
     }
 
-    /// Is what is read to be kept? A page that finds no frame is read as if none were kept.
+    /// Whether to keep what this read reads. A page that finds no frame is read without being kept.
     #[inline]
     pub fn keeps(&self) -> bool {
         self.asked.order().keeps && self.shared.has_room()
     }
 
-    /// Is a call for this page to ask for references? Those that nobody reads by are of no use. Without a session one is
-    /// asked for again, now and then.
+    /// Whether a call for this page shall ask for references. References by which nobody reads are useless. Without a
+    /// session, asking for references is an occasion to ask for a session again.
     #[inline]
     pub fn learns(&self, page: u64) -> bool {
         let directory = &self.shared.directory;

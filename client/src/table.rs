@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{cell::Cell, path::Path};
 
-/// Rows that are handed over together. With more at a time the first calls take several times as long, because the policy
+/// Number of rows that are read together. With more, the first calls take several times as long, because the policy
 /// learns from each batch once.
 const TOGETHER: usize = 512;
 
@@ -116,7 +116,7 @@ impl Table {
         assert_eq!(Some(out.len()), room, "room for {} rows", rows.len());
         let together = rows.chunks(TOGETHER);
         for (rows, out) in together.zip(out.chunks_mut(TOGETHER * self.row_bytes)) {
-            // They borrow `out` for as long as the batch takes.
+            // The requests borrow `out` for as long as the batch takes.
             let mut requests: Vec<ReadRequest<'_>> =
                 REQUESTS.try_with(Cell::take).unwrap_or_default();
             let read = self.read(rows, out, &mut requests);
@@ -126,7 +126,7 @@ impl Table {
         Ok(())
     }
 
-    /// Reads rows together; `requests` is empty before.
+    /// Reads rows together. `requests` must be empty.
     fn read<'b>(
         &self,
         rows: &[u64],
@@ -146,7 +146,7 @@ impl Table {
         Ok(())
     }
 
-    /// Where a row begins, in bytes, if any file can be that long.
+    /// The offset of a row in bytes, or `None` if no file can be that long.
     fn offset(&self, row: u64) -> Option<u64> {
         row.checked_mul(self.row_bytes as u64)
     }

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Longest record taken: a READ of 4 MiB and its header.
+/// The longest record to accept: a READ of 4 MiB and its header.
 const RECORD_MAX: u32 = (4 << 20) + 4096;
 const CHUNK: usize = 256 << 10;
 const LOOK: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl NfsTcpTransport {
         odafs_fabric::tcp::unpace(&stream);
         let spin = wait == Wait::Spin;
         stream.set_nonblocking(spin)?;
-        // So often a blocked thread looks whether its deadline has passed: no system call for it on each message.
+        // How often a blocked thread checks its deadline. So messages need no system call for that.
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
         Ok(Self {
@@ -94,7 +94,7 @@ impl NfsTcpTransport {
 #[cfg(not(shuttle))]
 use odafs_fabric::tcp::dial;
 
-/// There are no sockets in simulation.
+/// There are no sockets in a simulation.
 #[cfg(shuttle)]
 fn dial(to: std::net::SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&to, timeout)

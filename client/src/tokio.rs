@@ -1,7 +1,7 @@
-//! The same client for async programs on tokio.
+//! The client for async programs on tokio.
 //!
-//! What needs no waiting (the data cache, one-sided reads from shared memory) runs on the spot, all else on tokio's
-//! blocking threads. A future owns its buffer, so dropping it is always safe.
+//! Operations that need no waiting (the data cache, one-sided reads from shared memory) run on the spot, all others on
+//! tokio's blocking threads. A future owns its buffer, so dropping it is always safe.
 
 use crate::{
     error::{ConnectError, PathError, ReadError, WriteError},
@@ -179,7 +179,7 @@ impl File {
     }
 }
 
-/// Runs `job` on a thread that may block; a panic in it goes on in the caller.
+/// Runs `job` on a thread that may block. A panic in `job` continues in the caller.
 async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
     match ::tokio::task::spawn_blocking(job).await {
         Ok(value) => value,

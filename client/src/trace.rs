@@ -115,7 +115,7 @@ impl fmt::Display for RouteReason {
             Self::Refused(exception) => write!(f, "the direct read was refused: {exception}"),
             Self::RpcAsked => f.write_str("the options ask for RPC"),
             Self::NoSession => f.write_str(
-                "there is no session for direct reads: the server grants none, or none just now",
+                "there is no session for direct reads: the server grants none, or none at the moment",
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! What carries RPC messages: a queue pair of a fabric, one message each, or a TCP stream with record marks.
+//! The carriers of RPC messages: a queue pair of a fabric with a message each, or a TCP stream with record marks.
 
 use crate::{options::Wait, waiting::Waits};
 use odafs_common::rpcrdma::CallShape;
@@ -9,7 +9,7 @@ use odafs_fabric::{
 };
 use thiserror::Error;
 
-/// The transport is of no more use; why.
+/// The transport is useless, for this reason.
 #[derive(Debug, Clone, Error)]
 #[error("{reason}")]
 pub struct Broken {
@@ -27,7 +27,7 @@ impl Broken {
         }
     }
 
-    /// The peer ended it.
+    /// The peer ended the connection.
     pub fn by_peer(reason: impl ToString) -> Self {
         Self {
             reason: reason.to_string(),
@@ -44,14 +44,14 @@ impl Broken {
     }
 }
 
-/// Data that came apart from its message, in registered memory. The server writes to it no more.
+/// Data in registered memory that came apart from its message. The server no longer writes to it.
 #[derive(Clone, Copy)]
 pub struct PlacedData<'a> {
     /// The memory.
     pub region: &'a Region,
-    /// Where it begins there.
+    /// Where the data begins in the region.
     pub offset: usize,
-    /// How many bytes landed.
+    /// Length in bytes.
     pub bytes: u32,
 }
 
@@ -59,25 +59,26 @@ impl PlacedData<'_> {
     /// A copy.
     pub fn load(&self) -> Vec<u8> {
         let mut data = vec![0; self.bytes as usize];
-        // It is at least as long: that was looked at when it came.
+        // The region is long enough. That was checked when the data came.
         let _ = self.region.load(self.offset, &mut data);
         data
     }
 }
 
-/// Memory of the caller's in which the data of a reply shall land, where the transport can do that. It may end up in the
-/// transport's own all the same.
+/// The caller's memory for the data of a reply, if the transport supports that. The data may end up in the transport's
+/// own memory nevertheless.
 #[derive(Clone)]
 pub struct ReplyBuffer {
     /// The memory.
     pub region: Arc<Region>,
-    /// First byte.
+    /// First byte, as an offset in the memory.
     pub offset: usize,
 }
 
-/// Carries messages both ways.
+/// Carries messages in both directions.
 pub trait RpcTransport: Send {
-    /// Queues a call; [`flush`](Self::flush) sees it off. `shape` says what of it and of its reply may travel apart.
+    /// Queues a call. [`flush`](Self::flush) sends it. `shape` says which parts of the call and of its reply may travel
+    /// apart.
     fn send(
         &mut self,
         message: &[u8],
@@ -86,8 +87,8 @@ pub trait RpcTransport: Send {
         deadline: Nanos,
     ) -> Result<(), Broken>;
 
-    /// Sends a call all of which travels in its message, as does its reply, and waits for nothing. False, and nothing
-    /// was sent, where that is not at hand.
+    /// Sends a call that fits a message, as does its reply, without waiting. Returns false, and sends nothing, if that
+    /// is not possible at once.
     fn send_at_once(&mut self, message: &[u8]) -> Result<bool, Broken> {
         let _ = message;
         Ok(false)
@@ -96,18 +97,18 @@ pub trait RpcTransport: Send {
     /// Sends what is queued.
     fn flush(&mut self, deadline: Nanos) -> Result<(), Broken>;
 
-    /// Waits for a message. False when the deadline has passed.
+    /// Waits for a message. Returns false if the deadline has passed.
     fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken>;
 
-    /// As [`receive`](Self::receive), for callers that copy most of a long message to where it belongs: only the first `front`
-    /// bytes of it need be in [`message`](Self::message), and all of it is to be had by [`load`](Self::load) until
-    /// something else is done with the transport.
+    /// As [`receive`](Self::receive), for callers that copy most of a long message elsewhere. Only its first `front`
+    /// bytes need be in [`message`](Self::message); all of it is available through [`load`](Self::load) until the next
+    /// use of the transport.
     fn receive_front(&mut self, front: usize, deadline: Nanos) -> Result<bool, Broken> {
         let _ = front;
         self.receive(deadline)
     }
 
-    /// Copies from the last message, from `offset` on. False if it is shorter.
+    /// Copies from the last message, from `offset` on. Returns false if the message is shorter.
     fn load(&self, offset: usize, into: &mut [u8]) -> bool {
         let part = (self.message().get(offset..)).and_then(|rest| rest.get(..into.len()));
         part.is_some_and(|part| {
@@ -116,28 +117,29 @@ pub trait RpcTransport: Send {
         })
     }
 
-    /// What was received last.
+    /// The last message.
     fn message(&self) -> &[u8];
 
-    /// Where the data lies that came apart from it, and that the message lacks.
+    /// Where data lies that came apart from the last message.
     fn placed(&self) -> Option<PlacedData<'_>> {
         None
     }
 
-    /// What was received last has been looked at: memory of a caller's is let go.
+    /// The caller is done with the last message. Memory of a caller is released.
     fn let_go(&mut self) {}
 
-    /// Longest message either way, in bytes.
+    /// The longest message in either direction, in bytes.
     fn message_max(&self) -> usize;
 
-    /// The queue pair behind it, if there is one, for memory that the server may write.
+    /// The queue pair, if there is one, for memory that the server may write.
     fn queue_pair(&mut self) -> Option<&mut dyn QueuePair>;
 
-    /// Has the server ended the connection, as far as is known without waiting? For connections on which nobody waits.
+    /// Whether the server has ended the connection, as far as is known without waiting. For connections on which nobody
+    /// waits.
     fn is_over(&mut self) -> bool;
 }
 
-/// Messages that the server may send before we have looked.
+/// The most messages that the server may send before the client has looked.
 const RECEIVES: u32 = 64;
 
 /// RPC over a fabric.
@@ -218,7 +220,7 @@ impl RpcTransport for FabricTransport {
     }
 }
 
-/// Posts a message, waiting for room where there is none.
+/// Posts a message. Waits for room if there is none.
 pub fn send_when_room(
     pair: &mut dyn QueuePair,
     parts: &[&[u8]],
@@ -227,7 +229,7 @@ pub fn send_when_room(
     loop {
         match pair.post_send(0, parts) {
             Ok(_) => return Ok(()),
-            // The peer makes room as it takes what was sent; it needs the doorbell for that.
+            // The peer makes room as it takes messages, for which it needs the doorbell.
             Err(PostError::Full) if clock::now() < deadline => {
                 pair.flush();
                 odafs_fabric::sync::hint::spin_loop();
@@ -241,7 +243,7 @@ pub fn send_when_room(
     }
 }
 
-/// Polls for a message, then sleeps as `wait` says. False when the deadline has passed.
+/// Polls for a message, then sleeps as `wait` says. Returns false if the deadline has passed.
 pub fn next_message(pair: &mut dyn QueuePair, wait: Wait, deadline: Nanos) -> Result<bool, Broken> {
     next_front(pair, usize::MAX, &mut Waits::new(wait), deadline)
 }

@@ -1,4 +1,4 @@
-//! The client's words for files, whatever the protocol: what a server tells of them, and what it is asked to do.
+//! The client's types for files, whatever the protocol: what a server says about them, and what it is asked to do.
 
 use crate::handle::Handle;
 use std::{
@@ -87,9 +87,9 @@ pub(crate) struct VersionTag {
 /// What a reply tells of the file that it changed (wcc_data, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// The version that was changed; `None` where the server cannot tell.
+    /// The version that was changed. `None` if the server cannot tell.
     pub before: Option<VersionTag>,
-    /// Its attributes after the change; `None` where the server does not tell.
+    /// The attributes after the change. `None` if the server does not say.
     pub after: Option<Attributes>,
 }
 
@@ -119,10 +119,10 @@ pub enum When {
     At(SystemTime),
 }
 
-/// A file that was found or made.
+/// A file that was found or created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// What the server calls it.
+    /// The server's handle.
     pub handle: Handle,
     /// Its attributes.
     pub attributes: Attributes,
@@ -135,25 +135,26 @@ pub struct DirEntry {
     pub name: OsString,
     /// Number of the file in its file system.
     pub fileid: u64,
-    /// Where a listing goes on behind it.
+    /// The cookie after this entry, where a listing may continue.
     pub cookie: Cookie,
-    /// What the server calls the file; `None` from READDIR, and where the server does not say.
+    /// The server's handle. `None` from READDIR, and if the server does not say.
     pub handle: Option<Handle>,
-    /// Its attributes; `None` from READDIR, and where the server does not say: it may have gone away meanwhile.
+    /// The attributes. `None` from READDIR, and if the server does not say, because the file may be gone.
     pub attributes: Option<Attributes>,
 }
 
 /// A place in the listing of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cookie {
-    /// Means something to the server alone, but for 0, which is the start.
+    /// Only the server knows its meaning, except that 0 is the start.
     pub value: u64,
-    /// Came with it: the server sees by it whether it still understands the value. Zeros at the start.
+    /// The verifier that came with the cookie. From it, the server knows whether it still understands the cookie. Zeros
+    /// at the start.
     pub verifier: [u8; 8],
 }
 
 impl Cookie {
-    /// In front of the first entry.
+    /// The start of the listing.
     pub const START: Self = Self {
         value: 0,
         verifier: [0; 8],
@@ -177,10 +178,10 @@ impl Access {
     pub const DELETE: Self = Self(0x10);
     /// Execute a file.
     pub const EXECUTE: Self = Self(0x20);
-    /// All of them.
+    /// All rights.
     pub const ALL: Self = Self(0x3f);
 
-    /// The rights of the protocol's bits; what is no right is left out.
+    /// The rights in the protocol's bits. Unknown bits are left out.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits & Self::ALL.0)
     }
@@ -190,7 +191,7 @@ impl Access {
         self.0
     }
 
-    /// Are all of these among them?
+    /// Whether these include all of `others`.
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
@@ -215,22 +216,23 @@ impl BitAnd for Access {
 /// How a file is made (createhow3, RFC 1813 section 3.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Create {
-    /// A regular file that bears the name is taken, and of these attributes its size is set.
+    /// An existing regular file is opened, and of these attributes only its size is set.
     Unchecked(Changes),
-    /// What bears the name is an error.
+    /// Creation fails if the name exists.
     Guarded(Changes),
-    /// What bears the name is an error, unless the same call made it: the verifier, eight bytes that nobody else uses, tells.
-    /// So the call may be repeated when its answer was lost. The file's attributes, its mode and times at least, are to be set
-    /// by [`setattr`](crate::fs::FileSystem::setattr): until then the server may keep the verifier there.
+    /// Creation fails if the name exists, unless the same call created it. The verifier, eight bytes that nobody else
+    /// uses, tells the difference, so the call may be repeated if its answer was lost. Set the attributes afterwards
+    /// with [`setattr`](crate::fs::FileSystem::setattr), at least mode and times: until then the server may store the
+    /// verifier there.
     Exclusive([u8; 8]),
 }
 
-/// What [`mknod`](crate::fs::FileSystem::mknod) makes.
+/// What [`mknod`](crate::fs::FileSystem::mknod) creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
-    /// A character device, of this major and minor number.
+    /// A character device with this major and minor number.
     CharacterDevice(u32, u32),
-    /// A block device, of this major and minor number.
+    /// A block device with this major and minor number.
     BlockDevice(u32, u32),
     /// A socket.
     Socket,
@@ -238,33 +240,33 @@ pub enum Node {
     Pipe,
 }
 
-/// What a server can do, and likes best (FSINFO, RFC 1813 section 3.3.19). The reads and writes of this library are of any
-/// length: it cuts them itself.
+/// The capabilities and preferences of a server (FSINFO, RFC 1813 section 3.3.19). Reads and writes of this library may
+/// have any length, because it splits them itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FsInfo {
-    /// Bytes that one READ returns at most.
+    /// The longest READ, in bytes.
     pub rtmax: u32,
-    /// Bytes that a READ better asks for.
+    /// The preferred length of a READ, in bytes.
     pub rtpref: u32,
-    /// What that better is a multiple of, in bytes.
+    /// The preferred length of a READ is a multiple of this, in bytes.
     pub rtmult: u32,
-    /// Bytes that one WRITE takes at most.
+    /// The longest WRITE, in bytes.
     pub wtmax: u32,
-    /// Bytes that a WRITE better brings.
+    /// The preferred length of a WRITE, in bytes.
     pub wtpref: u32,
-    /// What that better is a multiple of, in bytes.
+    /// The preferred length of a WRITE is a multiple of this, in bytes.
     pub wtmult: u32,
-    /// Bytes that a READDIR better asks for.
+    /// The preferred length of a READDIR, in bytes.
     pub dtpref: u32,
-    /// Bytes of the largest file.
+    /// The size of the largest file, in bytes.
     pub maxfilesize: u64,
-    /// Resolution of the server's times.
+    /// The resolution of the server's times.
     pub time_delta: Duration,
-    /// What else it can do.
+    /// What else the server can do.
     pub properties: Properties,
 }
 
-/// What a file system can do.
+/// The capabilities of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
     /// Hard links.
@@ -297,16 +299,16 @@ pub struct Space {
 /// Limits of names and links (PATHCONF, RFC 1813 section 3.3.20).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathConf {
-    /// Hard links of one file at most.
+    /// The most hard links of a file.
     pub linkmax: u32,
-    /// Bytes of a name at most.
+    /// The longest name, in bytes.
     pub name_max: u32,
-    /// Longer names are refused, not cut.
+    /// Whether longer names are refused, rather than cut.
     pub no_trunc: bool,
-    /// Only a privileged user changes owners.
+    /// Whether only a privileged user may change owners.
     pub chown_restricted: bool,
-    /// Names do not tell upper from lower case.
+    /// Whether names are case-insensitive.
     pub case_insensitive: bool,
-    /// Names keep the case in which they were made.
+    /// Whether names keep their case.
     pub case_preserving: bool,
 }

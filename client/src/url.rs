@@ -1,6 +1,6 @@
 //! The addresses of files: `odafs://`, `odafs+shm://`, `odafs+verbs://` and `nfs://`.
 //!
-//! Sans-IO. Percent-encoding as in RFC 3986 section 2.1.
+//! This module does no IO. Percent-encoding is that of RFC 3986 section 2.1.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 use thiserror::Error;
@@ -25,9 +25,9 @@ pub struct Url {
     pub server: ServerAddress,
     /// The path, which begins with the export's name; always absolute.
     pub path: Vec<u8>,
-    /// TCP port of the MOUNT program, where the file port does not answer it (all but `odafs+shm://`).
+    /// TCP port of the MOUNT program, if it is not the port of the files (all but `odafs+shm://`).
     pub mount_port: Option<u16>,
-    /// Whether the fabric adds checksums to what it carries (`odafs://` only; TCP's own checksum is weak).
+    /// Whether the fabric adds checksums to the data (`odafs://` only; TCP's own checksum is weak).
     pub crc: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Host {
 
 /// Why the client does not accept a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("not a URL of a file server: {text:?}: {why}")]
+#[error("{text:?} is not the URL of a file server: {why}")]
 pub struct UrlError {
     /// The text given.
     pub text: String,
@@ -86,7 +86,7 @@ impl FromStr for Url {
     }
 }
 
-const SCHEMES: &str = "it begins with none of odafs://, odafs+shm://, odafs+verbs:// and nfs://";
+const SCHEMES: &str = "it must begin with odafs+shm://, odafs://, odafs+verbs:// or nfs://, as in odafs+shm:///run/odafs.sock?/PATH";
 
 fn parse(text: &str) -> Result<Url, &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or(SCHEMES)?;
@@ -99,7 +99,7 @@ fn parse(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-/// `/SOCKET?/PATH`, split at the first `?`; `SOCKET/PATH` with the socket percent-encoded; or `/PATH`.
+/// `/SOCKET?/PATH`, split at the first `?`; or `SOCKET/PATH` with a percent-encoded socket; or `/PATH`.
 fn parse_shm(rest: &str) -> Result<Url, &'static str> {
     let (server, path) = match (rest.split_once('?'), rest.find('/')) {
         (Some((socket, path)), Some(0)) => (shm_at(socket)?, path),
@@ -119,15 +119,15 @@ fn parse_shm(rest: &str) -> Result<Url, &'static str> {
 }
 
 const QUESTION_MARK: &str =
-    "behind a socket that is percent-encoded stands no ?; a ? in the path is written %3F";
+    "no ? may follow a percent-encoded socket; write a ? in the path as %3F";
 
 fn shm_at(socket: &str) -> Result<ServerAddress, &'static str> {
     use std::os::unix::ffi::OsStringExt as _;
     let socket = decode(socket)?;
     if socket.first() != Some(&b'/') {
         return Err(
-            "the socket is an absolute path, as in odafs+shm://%2Frun%2Fodafs.sock/PATH or \
-             odafs+shm:///run/odafs.sock?/PATH; odafs+shm:///PATH is by the default socket",
+            "the socket must be an absolute path, as in odafs+shm:///run/odafs.sock?/PATH or \
+             odafs+shm://%2Frun%2Fodafs.sock/PATH; odafs+shm:///PATH uses the default socket",
         );
     }
     Ok(ServerAddress::Shm(
@@ -149,7 +149,7 @@ fn parse_host(
     let server = address(parse_authority(authority, port)?);
     let (mount_port, crc) = parse_query(query)?;
     if crc && !matches!(server, ServerAddress::Iwarp(_)) {
-        return Err("crc= is for odafs:// URLs alone");
+        return Err("only odafs:// URLs take crc=");
     }
     Ok(Url {
         server,
@@ -160,10 +160,10 @@ fn parse_host(
 }
 
 fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static str> {
-    const PORT: &str = "the port is a number from 1 to 65535";
-    const BRACKET: &str = "an IPv6 address stands in brackets, as in [::1]:2049";
+    const PORT: &str = "the port must be a number from 1 to 65535";
+    const BRACKET: &str = "an IPv6 address must be in brackets, as in [::1]:2049";
     if authority.contains('@') {
-        return Err("a user name has no place in it");
+        return Err("it may not contain a user name; the caller's ids are those of the process");
     }
     let (name, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -189,7 +189,7 @@ fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static 
         }
     };
     if name.is_empty() {
-        return Err("the host is missing, as in odafs://HOST/PATH");
+        return Err("the host is missing; write it as in odafs://HOST/PATH");
     }
     let port = match port {
         None => default_port,
@@ -204,9 +204,10 @@ fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static 
     Ok(Host { name, port })
 }
 
-/// `mountport=N`, `crc=0` or `crc=1`, both with `&` between them, or nothing.
+/// `mountport=N`, `crc=0` or `crc=1`, joined by `&`, or nothing.
 fn parse_query(query: &str) -> Result<(Option<u16>, bool), &'static str> {
-    const WANT: &str = "after the path only ?mountport=N and ?crc=1 are known";
+    const WANT: &str =
+        "only mountport=N, crc=0 and crc=1 may follow the ?; write a ? in the path as %3F";
     let (mut mount_port, mut crc) = (None, false);
     for item in query.split('&').filter(|_| !query.is_empty()) {
         match item.split_once('=') {
@@ -235,11 +236,11 @@ fn absolute(path: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     match path.first() {
         None => Ok(b"/".to_vec()),
         Some(b'/') => Ok(path),
-        Some(_) => Err("the path is absolute: it begins with /"),
+        Some(_) => Err("the path must be absolute, that is, begin with / after the ?"),
     }
 }
 
-/// Takes percent-encoding away, strictly: a `%` without two hexadecimal digits, and a NUL, are errors.
+/// Decodes percent-encoding strictly: a `%` without two hexadecimal digits is an error, and so is a NUL.
 fn decode(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -256,14 +257,14 @@ fn decode(text: &str) -> Result<Vec<u8>, &'static str> {
             (byte, _) => byte,
         };
         if byte == 0 {
-            return Err("a NUL has no place in a path");
+            return Err("a path may not contain a NUL (%00)");
         }
         bytes.push(byte);
     }
     Ok(bytes)
 }
 
-const PERCENT: &str = "a % is followed by two hexadecimal digits; a % itself is written %25";
+const PERCENT: &str = "two hexadecimal digits must follow a %; write a % itself as %25";
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

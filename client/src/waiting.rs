@@ -6,14 +6,14 @@ use odafs_fabric::{
     clock::{self, Nanos},
 };
 
-/// The waits of one connection: what was asked for, and what was learned.
+/// The waits of one connection: the mode that was asked for, and what was learned.
 #[derive(Debug)]
 pub struct Waits {
     wait: Wait,
     learned: Learned,
 }
 
-/// One wait. The clock is looked at rarely.
+/// One wait. It rarely reads the clock.
 pub struct Patience {
     deadline: Nanos,
     spin: Option<Nanos>,
@@ -23,7 +23,7 @@ pub struct Patience {
 }
 
 impl Waits {
-    /// As `wait` says.
+    /// Waits as `wait` says.
     pub fn new(wait: Wait) -> Self {
         Self {
             wait,
@@ -31,7 +31,7 @@ impl Waits {
         }
     }
 
-    /// Begins one, which lasts until `deadline` at most.
+    /// Begins a wait, which ends at `deadline` at the latest.
     pub fn begin(&mut self, deadline: Nanos) -> Patience {
         let spin = match self.wait {
             Wait::Spin => None,
@@ -47,10 +47,10 @@ impl Waits {
         }
     }
 
-    /// What was waited for is there.
+    /// The awaited event has come.
     #[inline]
     pub fn ended(&mut self, patience: &Patience) {
-        // What was there already says nothing of how long it took.
+        // An event that had already come says nothing about how long it took.
         if self.wait == Wait::Adaptive && patience.polls > 0 {
             let slept = || Slept {
                 from: patience.sleep_from.unwrap_or_default(),
@@ -62,17 +62,17 @@ impl Waits {
 }
 
 impl Patience {
-    /// Polls between two looks at the clock.
+    /// Number of polls between two looks at the clock.
     const POLLS: u32 = 64;
 
-    /// To be called after a poll that found something, but not what is waited for: who sends that without end is not
-    /// waited for without end. False when the deadline has passed.
+    /// Call this after a poll that found something else than the awaited event, so that a peer that sends without end
+    /// does not make the wait endless. Returns false if the deadline has passed.
     pub fn goes_on(&mut self) -> bool {
         self.polls += 1;
         !self.polls.is_multiple_of(Self::POLLS) || clock::now() < self.deadline
     }
 
-    /// To be called after a poll that found nothing. False when the deadline has passed.
+    /// Call this after a poll that found nothing. Returns false if the deadline has passed.
     pub fn rest(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
         self.polls += 1;
         if !self.polls.is_multiple_of(Self::POLLS) && self.spin != Some(Nanos(0)) {
@@ -97,42 +97,42 @@ impl Patience {
     }
 }
 
-/// Whether polling pays, judged by whether answers come within it. They do not where the server takes longer, and they do
-/// not where there are more threads than processors: then the server itself waits for who polls, or who polls was put
-/// aside and finds its time over.
+/// Whether polling pays, judged by whether answers come in time. They do not if the server takes longer, nor if there
+/// are more threads than processors: then the polling client keeps the server from running, or is suspended itself and
+/// finds its time over.
 #[derive(Debug)]
 struct Learned {
-    /// Grows with each answer in time, shrinks with each late one.
+    /// Grows with each answer in time, and shrinks with each late one.
     credit: i32,
-    /// Waits since the last pause.
+    /// Number of waits since the last pause.
     polled: u32,
-    /// Waits that are yet to be made without polling.
+    /// Number of waits still to be made without polling.
     asleep: u32,
-    /// How many the last pause had.
+    /// Length of the last pause, in waits.
     pause: u32,
-    /// When that began, and the time slept since.
+    /// When the pause began, and the time slept since.
     paused_at: Nanos,
     slept_ns: u64,
 }
 
-/// When a wait slept.
+/// When the present wait began to sleep.
 struct Slept {
     from: Nanos,
     until: Nanos,
 }
 
 impl Learned {
-    /// How long it polls, if it does.
+    /// How long to poll, if at all.
     const SPIN: Nanos = Nanos::from_micros(50);
-    /// Most credit, and what a trial begins with.
+    /// The most credit, with which a trial begins.
     const CREDIT_MAX: i32 = 16;
     const TRIAL: i32 = 8;
-    /// Answers in time that make up for a late one: the time that one has cost is some five times a sleep's.
+    /// Number of answers in time that make up for a late one, which costs about five times the time of a sleep.
     const LATE: i32 = 4;
-    /// Waits of a pause. One that was followed by fewer waits than it had is followed by one twice as long.
+    /// Length of a pause in waits. If fewer waits follow a pause than it had, the next one is twice as long.
     const PAUSES: (u32, u32) = (64, 8192);
-    /// A pause ends when it has lasted so many times as long as its waits take one after the other: a connection that is
-    /// used now and then, such as one that is on trial, would be out of it long after one that is always in use.
+    /// A pause ends when it has lasted this many times as long as its waits would take one after the other. Otherwise a
+    /// connection that is rarely used, such as one on trial, would stay in it long after a busy one has left.
     const IDLE: u64 = 4;
 
     #[inline]
@@ -146,7 +146,7 @@ impl Learned {
         }
     }
 
-    /// Has the pause lasted too long?
+    /// Whether the pause has lasted too long.
     fn is_over(&self, now: Nanos) -> bool {
         let Some(wait_ns) = self.slept_ns.checked_div((self.pause - self.asleep).into()) else {
             return false;
@@ -201,15 +201,15 @@ impl Default for Learned {
 mod tests {
     use super::*;
 
-    /// What a wait that sleeps takes.
+    /// The time of a wait that sleeps.
     const ASLEEP: Nanos = Nanos::from_micros(30);
 
-    /// How many of `waits` are made polling, if every `late_in`th answer comes late for a client that polls.
+    /// How many of `waits` are made with polling if every `late_in`th answer is late for a client that polls.
     fn polled(learned: &mut Learned, waits: u32, late_in: u32) -> u32 {
         polled_at(learned, waits, late_in, Nanos(0))
     }
 
-    /// The same, with so long between one wait and the next.
+    /// As above, with this time between two waits.
     fn polled_at(learned: &mut Learned, waits: u32, late_in: u32, idle: Nanos) -> u32 {
         let (mut polled, mut from) = (0, learned.paused_at);
         for _ in 0..waits {
@@ -238,14 +238,14 @@ mod tests {
         assert!(polled(&mut learned, 100_000, 1) < 200);
     }
 
-    /// Eight waits in a trial, a trial in 25 ms, as many answers in time as a connection has that is always in use.
+    /// Eight waits in a trial, a trial every 25 ms, and as many answers in time as on a busy connection.
     #[test]
     fn who_waits_now_and_then_does_not_sleep_for_long() {
         let mut learned = Learned::default();
         polled(&mut learned, 3, 1);
         let idle = Nanos::from_micros(3_000);
         assert!(polled_at(&mut learned, 64, u32::MAX, idle) >= 60);
-        // Where answers stay late, it polls a few times between pauses that are longer and longer.
+        // If answers stay late, the client polls a few times between pauses that grow longer and longer.
         assert!(polled_at(&mut learned, 10_000, 1, idle) < 400);
     }
 

@@ -65,7 +65,7 @@ pub struct Request {
     /// Whether the sink has room for marks behind the data, which tell how far the data have come (the fabric's
     /// `post_write_marked`).
     pub marked: bool,
-    /// Low bit of the generation of the session's key: tells the two valid ones apart after a rekey.
+    /// Low bit of the generation of the session's key. It distinguishes the two valid keys after a rekey.
     pub odd_generation: bool,
     /// Number of the session.
     pub session: u32,
@@ -92,7 +92,7 @@ pub struct Request {
 impl Request {
     /// Length on the wire in bytes, with the tag.
     pub const BYTES: usize = Self::BODY + TAG_BYTES;
-    /// Length of what the tag covers, in bytes.
+    /// Length in bytes of what the tag covers.
     pub const BODY: usize = 64;
     const INLINE: u8 = 1;
     const ODD: u8 = 2;
@@ -195,8 +195,8 @@ impl Completion {
         out
     }
 
-    /// The header and the data behind it (empty unless inline). `None`: malformed, or the data has another length
-    /// than the header says.
+    /// The header and the data after it (empty unless inline). `None` if the header is malformed, or the data does not
+    /// have the length in the header.
     #[inline]
     pub fn parse(message: &[u8]) -> Option<(Completion, &[u8])> {
         let (header, data) = message.split_first_chunk::<{ Self::BYTES }>()?;
@@ -352,14 +352,15 @@ pub struct ExposedMemory {
     pub beside: bool,
 }
 
-/// What RDMA Reads on one queue pair say of the order of what they saw.
+/// The order in which RDMA Reads on one queue pair see memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadOrder {
     /// Only a read that was posted after the completion of another sees at least what that one saw.
     #[default]
     Fence,
-    /// As [`ReadOrder::Fence`]; and the last word of a read, at a multiple of its size, sees at least what the bytes
-    /// before it saw, if their length is a multiple of 4096: so neither packets nor pages of memory hold both.
+    /// As [`ReadOrder::Fence`]. In addition, the last word of a read, at a multiple of its size, sees at least what the
+    /// bytes before it saw, if their length is a multiple of 4096, so that neither packets nor pages of memory contain
+    /// both.
     Rising,
     /// As [`ReadOrder::Rising`]; and a read sees at least what those saw that were posted before it: data and its stamp
     /// may be posted in one flush.

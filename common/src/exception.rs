@@ -18,7 +18,7 @@ pub enum Exception {
     Denied = 5,
     /// The sequence number was seen before, or is too old to tell.
     Replayed = 6,
-    /// Offset or length beyond what the reference covers.
+    /// Offset or length exceed what the reference covers.
     OutOfBounds = 7,
 }
 
@@ -39,7 +39,7 @@ impl Exception {
         self as u16
     }
 
-    /// The exception with this code; `None` if there is none.
+    /// The exception with this code, or `None` if there is none.
     pub fn from_code(code: u16) -> Option<Exception> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }

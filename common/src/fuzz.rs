@@ -1,7 +1,7 @@
 //! What the fuzz targets in `fuzz/` run, one function a target; their corpus is replayed by the tests.
 //!
-//! Each takes any bytes at all. Beyond "no panic, no hang, little memory" each asserts that what was
-//! decoded, encoded and decoded again is the same value.
+//! Each accepts any bytes. Besides "no panic, no hang, little memory", each asserts that a value that is decoded,
+//! encoded and decoded again is the same.
 
 mod direct;
 mod nfs3;
@@ -12,7 +12,7 @@ mod rpc;
 mod rpcrdma;
 mod sessions;
 
-/// A target: its name, which is that of its corpus folder, and what it runs.
+/// A fuzz target: its name, which is that of its corpus directory, and the function that it runs.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target of this crate.
@@ -42,7 +42,7 @@ pub const TARGETS: &[Target] = &[
 /// Runs the target with this name.
 ///
 /// # Panics
-/// Where there is none, or where the target has found something.
+/// If there is no corpus, or the target has found something.
 pub fn run(name: &str, bytes: &[u8]) {
     let (_, target) = TARGETS
         .iter()

@@ -46,7 +46,7 @@ impl MacAlgorithm {
         self as u32
     }
 
-    /// The fastest algorithm in both masks; `None` when they share none.
+    /// The fastest algorithm in both masks, or `None` if they share none.
     pub fn choose(offered: u32, allowed: u32) -> Option<MacAlgorithm> {
         let both = offered & allowed;
         [MacAlgorithm::Blake3, MacAlgorithm::HmacSha256]

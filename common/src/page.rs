@@ -109,7 +109,7 @@ impl Layout {
         self.page.bytes() + self.gap as usize
     }
 
-    /// Where the byte at a reference's `address` lies in the memory of the frames; wraps for addresses that are none.
+    /// Where the byte at a reference's `address` lies in the memory of the frames. Wraps for invalid addresses.
     #[inline]
     pub const fn place(self, address: u64) -> u64 {
         match self.gap {

@@ -10,7 +10,7 @@ pub struct Epoch(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 
-/// Random number that goes with a handle for the life of what it covers.
+/// A random number that belongs to a handle for the life of what it covers.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct AccessKey(pub u64);
 

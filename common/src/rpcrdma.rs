@@ -1,8 +1,8 @@
 //! RPC-over-RDMA version 1 (RFC 8166), without IO: what a client (the requester) and a server (the responder) send,
-//! place in memory and fetch from it, for each call and reply. Whoever owns the queue pair does as they say.
+//! place in memory and fetch from it, for each call and reply. The owner of the queue pair carries it out.
 //!
-//! Neither knows what an RPC message means. Which bytes of one may travel apart (DDP-eligibility) is part of the type
-//! of an argument or result: [`Payload`](crate::wire::nfs3::Payload) tells its place to the
+//! Neither side knows the meaning of an RPC message. The type of an argument or result says which bytes may travel
+//! apart (DDP-eligibility): [`Payload`](crate::wire::nfs3::Payload) tells its place to the
 //! [`Writer`](crate::wire::xdr::Writer), and the [`Reader`](crate::wire::xdr::Reader) of a reply knows how many bytes
 //! came apart.
 

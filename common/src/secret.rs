@@ -49,7 +49,7 @@ mod tests {
     use crate::mac::MacKey;
     use crate::session::{Identity, Seed, SessionKey};
 
-    /// Nobody takes the wiping out of a type without this being told.
+    /// A type that no longer wipes its memory does not compile.
     #[test]
     fn what_is_secret_is_wiped() {
         fn wiped<T: ZeroizeOnDrop>() {}

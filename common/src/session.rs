@@ -37,7 +37,7 @@ impl std::fmt::Debug for PublicKey {
     }
 }
 
-/// A static X25519 key pair: who a server or a client is. Wiped when dropped.
+/// A static X25519 key pair: the identity of a server or a client. Wiped when dropped.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct Identity {
     secret: Secret,
@@ -93,8 +93,8 @@ impl Pattern {
         self as u32
     }
 
-    /// The pattern that a client with these keys uses; `None` for an identity without the server's key, which
-    /// would be shown to whoever answers.
+    /// The pattern that a client with these keys uses. `None` for an identity without the server's key, which any
+    /// server would get to see.
     pub fn of(identity: Option<&Identity>, server: Option<&PublicKey>) -> Option<Pattern> {
         match (identity, server) {
             (None, None) => Some(Pattern::Nn),
@@ -113,7 +113,7 @@ impl Pattern {
     }
 }
 
-/// Why a handshake failed. What exactly was wrong with a message is not told: it helps attackers only.
+/// Why a handshake failed. It does not say what was wrong with a message, which would only help attackers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// A client identity needs the server's public key.
@@ -199,7 +199,7 @@ impl Initiator {
         };
         let state = builder(pattern, parameters, seed, statics)?.build_initiator()?;
         let mut state = Handshake::new(state);
-        // KK does not transmit static keys, so the server is told in clear which of the admitted keys to try. The
+        // KK does not transmit static keys, so the client sends in clear which of the admitted keys to try. The
         // handshake hash covers it.
         let public = identity.map(|identity| identity.public().0);
         let message = write(
@@ -210,7 +210,7 @@ impl Initiator {
         Ok((Initiator(state), message))
     }
 
-    /// Takes the server's message; gives the session's key and what the server said in it.
+    /// Processes the server's message. Returns the session's key and the contents of the message.
     pub fn finish(mut self, message: &[u8]) -> Result<(SessionKey, Vec<u8>), HandshakeError> {
         let payload = read(self.0.state(), message)?;
         Ok((SessionKey::of(self.0.state()), payload))
@@ -224,8 +224,8 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Takes the client's message. `parameters` are the bytes that it sent with it, `pattern` is what they say;
-    /// `admitted` tells whether a client's key may open sessions (KK only).
+    /// Processes the client's message. `parameters` are the bytes that came with it, and `pattern` is the one in them.
+    /// `admitted` says whether a client's key may open sessions (KK only).
     pub fn read(
         parameters: &[u8],
         pattern: Pattern,
@@ -272,7 +272,7 @@ impl Responder {
     }
 }
 
-/// What both ends know after a handshake, and nobody else. All keys of the session are derived from it by
+/// The secret that both ends, and nobody else, have after a handshake. All keys of the session are derived from it by
 /// HKDF-SHA-256 (RFC 5869). Wiped when dropped.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SessionKey {

@@ -1,5 +1,5 @@
-//! Monotonic time. Under `--cfg shuttle` it is virtual: it stands still while anything can run
-//! (but for a tick a look) and jumps to the next deadline when all wait.
+//! Monotonic time. Under `--cfg shuttle` time is virtual: it stands still while anything can run (except for a tick at
+//! each look) and jumps to the next deadline when all threads wait.
 
 /// A time since an arbitrary start, or a span of time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,7 @@ impl From<std::time::Duration> for Nanos {
 impl std::ops::Add for Nanos {
     type Output = Self;
 
-    /// Saturates.
+    /// Saturates at zero.
     fn add(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
     }

@@ -1,9 +1,9 @@
-//! What the fuzz targets of this crate have found before is tried again.
+//! Replays the inputs that the fuzz targets of this crate have found.
 
 use std::fs;
 use std::path::Path;
 
-/// A target: its name, which is that of its corpus folder, and what it runs.
+/// A fuzz target: its name, which is that of its corpus directory, and the function that it runs.
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[

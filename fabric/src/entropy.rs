@@ -1,9 +1,9 @@
-//! Chance: the kernel's, or under `--cfg shuttle` the schedule's own, so that a seed repeats a run.
+//! Randomness: the kernel's, or under `--cfg shuttle` that of the schedule, so that a seed repeats a run.
 
 /// Fills `bytes` with random bytes fit for keys.
 ///
 /// # Panics
-/// If the kernel has no randomness to give: nothing may go on without.
+/// If the kernel has no randomness, because nothing may continue without it.
 #[cfg(not(shuttle))]
 pub fn fill(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the kernel gives no random bytes");

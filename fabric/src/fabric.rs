@@ -5,11 +5,11 @@
 //! queue pair belongs to one thread at a time (`&mut self`); it never blocks except in
 //! [`QueuePair::wait`].
 //!
-//! On a device (`verbs`) two things are less than on the other fabrics, as adapters have them:
-//! - What the peer refuses ends the connection: the post that was refused ends with
-//!   [`Fault::RemoteAccess`] where the device tells, all others with [`Fault::Flushed`].
-//! - A message for which the peer has posted no receive waits there on InfiniBand and RoCE; on
-//!   iWARP it ends the connection. So callers keep to the receives that they know of (credits).
+//! On a device (`verbs`), two things are weaker than on the other fabrics, because adapters work that way:
+//! - An access that the peer refuses ends the connection. The refused post ends with [`Fault::RemoteAccess`] if the
+//!   device reports that, and all others with [`Fault::Flushed`].
+//! - A message for which the peer has posted no receive waits on InfiniBand and RoCE, and ends the connection on iWARP.
+//!   So callers keep to the receives that they know of (credits).
 
 use crate::clock::Nanos;
 use crate::memory::{Arena, ArenaView, FrameNumber, LifeWord};
@@ -25,7 +25,7 @@ pub use odafs_common::direct::ReadOrder;
 /// How a post ended, or what the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// A [`QueuePair::post_send`] that was [`Posted::Pending`] has left.
+    /// A [`QueuePair::post_send`] that was [`Posted::Pending`] has been sent.
     Send {
         /// The id of the post.
         id: u64,
@@ -35,17 +35,17 @@ pub enum Completion {
         /// Length of the message in bytes.
         bytes: u32,
         /// The local tag that the peer invalidated, if it sent with [`QueuePair::post_send_invalidate`]. Some devices
-        /// do not tell.
+        /// do not report it.
         invalidated: Option<SteeringTag>,
     },
-    /// A [`QueuePair::post_read`] that was [`Posted::Pending`] is over.
+    /// A [`QueuePair::post_read`] that was [`Posted::Pending`] has ended.
     Read {
         /// The id of the post.
         id: u64,
         /// `Ok`: the bytes are in the sink.
         result: Result<(), Fault>,
     },
-    /// A [`QueuePair::post_write`] that was [`Posted::Pending`] is over: its source may be reused.
+    /// A [`QueuePair::post_write`] that was [`Posted::Pending`] has ended. Its source may be reused.
     Write {
         /// The id of the post.
         id: u64,
@@ -57,7 +57,7 @@ pub enum Completion {
 /// Why an RDMA operation did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The peer knows no such steering tag, or the range is beyond it, or it may not be used so.
+    /// The peer knows no such steering tag, the range exceeds it, or the tag does not grant this access.
     #[error("the peer refused the remote access")]
     RemoteAccess,
     /// The connection ended first.
@@ -65,20 +65,20 @@ pub enum Fault {
     Flushed,
 }
 
-/// How a post was taken.
+/// The result of a successful post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// Over already: the source may be reused at once and no completion follows.
+    /// The post has ended already. The source may be reused at once, and no completion follows.
     Done,
-    /// A completion with the post's id follows; the source stays as it is until then.
+    /// A completion with the post's id follows. The source must not change until then.
     Pending,
 }
 
-/// Why a queue pair did not take a post. The post had no effect.
+/// Why a queue pair rejected a post, which then had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// The queue is full, or the peer has posted no receive (where the fabric sees that): poll and try again. What was
-    /// posted before needs no flush then.
+    /// The queue is full, or the peer has posted no receive (if the fabric sees that). Poll and try again; earlier
+    /// posts then need no flush.
     #[error("the queue is full")]
     Full,
     /// The message is longer than [`QueuePair::max_message`].
@@ -87,7 +87,7 @@ pub enum PostError {
     /// The connection is closed.
     #[error("the connection is closed")]
     Closed,
-    /// The local range, or a remote one that the fabric can check here, is out of bounds.
+    /// The local range is out of bounds, or a remote one that the fabric can check here.
     #[error("the range is out of bounds")]
     BadRange,
 }
@@ -103,16 +103,16 @@ impl From<PostError> for io::Error {
     }
 }
 
-/// Names a region to the peer (an STag, an rkey).
+/// The peer's name for a region (an STag, an rkey).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SteeringTag(pub u32);
 
-/// A place in the peer's memory, as its owner names it.
+/// A place in the peer's memory, named by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The region.
     pub tag: SteeringTag,
-    /// The first byte: an address under the tag. What a region's first byte has is its owner's to say
+    /// The first byte: an address under the tag. The owner of a region decides the address of its first byte
     /// ([`Region::remote`]): 0 on soft fabrics, a virtual address on a device.
     pub offset: u64,
 }
@@ -139,23 +139,23 @@ pub struct Local<'a> {
     pub length: usize,
 }
 
-/// What the peer may do with memory.
+/// The peer's access to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// It may read by RDMA Read.
+    /// Whether the peer may read by RDMA Read.
     pub remote_read: bool,
-    /// It may write by RDMA Write.
+    /// Whether the peer may write by RDMA Write.
     pub remote_write: bool,
 }
 
 impl Access {
-    /// The peer may do nothing: only this end's own reads go there.
+    /// The peer has no access. Only this end's own reads go there.
     pub const LOCAL: Access = Access::of(false, false);
-    /// It may read by RDMA Read.
+    /// The peer may read by RDMA Read.
     pub const READ: Access = Access::of(true, false);
-    /// It may write by RDMA Write.
+    /// The peer may write by RDMA Write.
     pub const WRITE: Access = Access::of(false, true);
-    /// It may read and write.
+    /// The peer may read and write.
     pub const BOTH: Access = Access::of(true, true);
 
     const fn of(remote_read: bool, remote_write: bool) -> Access {
@@ -166,7 +166,7 @@ impl Access {
     }
 }
 
-/// Where the bytes of an RDMA Read go. It is no target of the peer's RDMA Writes.
+/// The target of an RDMA Read. The peer's RDMA Writes cannot reach it.
 #[derive(Clone, Copy)]
 pub enum Sink<'a> {
     /// A range of a region.
@@ -184,7 +184,7 @@ pub enum Sink<'a> {
     },
 }
 
-/// Where the bytes of an RDMA Write come from.
+/// The source of an RDMA Write.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// A range of a frame, which is pinned (or unpublished) until the completion.
@@ -233,28 +233,28 @@ pub fn gathered(parts: &[Source<'_>]) -> Vec<u8> {
     message
 }
 
-/// Where in an arena's memory a peer may read.
+/// The places in an arena's memory that a peer may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// The memory of the frames, whose first is that of address 0.
+    /// The memory of the frames. The first frame is at address 0.
     pub arena: Remote,
-    /// The memory of the stamps, `u64`s in the server's byte order: where in it each lies is the arena's
-    /// [`Layout`](odafs_common::page::Layout).
+    /// The memory of the stamps, `u64`s in the server's byte order. The arena's [`Layout`](odafs_common::page::Layout)
+    /// says where each is.
     pub stamps: Remote,
 }
 
 /// Which local tags the peer can invalidate with [`QueuePair::post_send_invalidate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteInvalidation {
-    /// None: it must not try, which may cost the connection.
+    /// None. The peer must not try, which may cost the connection.
     Never,
-    /// Those of [`QueuePair::bind`]; a region's own tag may cost the connection.
+    /// Those of [`QueuePair::bind`]. Invalidating a region's own tag may cost the connection.
     Bound,
     /// Those of [`QueuePair::bind`] and [`QueuePair::register`].
     Any,
 }
 
-/// Text of errors about a server that is there but does not take the connection.
+/// The beginning of errors about a server that exists but refuses the connection.
 pub const REFUSED: &str = "the server refused the connection";
 
 /// The peer at the other end of a connection.
@@ -278,8 +278,8 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Whether the peer can do to this process what it likes anyhow, as root and this process's own user can. Memory
-    /// of other users is mapped only if it is sealed, because its owner could take it away while it is mapped.
+    /// Whether the peer has power over this process anyway, as root and this process's own user have. Memory of other
+    /// users is mapped only if it is sealed, because its owner could take it away while it is mapped.
     pub fn has_power_over_us(&self) -> bool {
         match self {
             Peer::Uid { uid, .. } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
@@ -308,7 +308,7 @@ pub fn mark_step(length: usize) -> usize {
     }
 }
 
-/// Shorter data has come before a mark would tell.
+/// Shorter data arrives before a mark would help.
 const MARKED_MIN: usize = 2048;
 
 /// Length of the marks behind the data, in bytes.
@@ -317,14 +317,14 @@ pub const MARKS_BYTES: usize = 3 * 64;
 /// One end of a connection.
 pub trait QueuePair: Send {
     /// Makes room for `count` more messages from the peer. Fabrics whose flow control is the room in a ring ignore
-    /// it. The others have some room from the start.
+    /// this. The others have some room from the start.
     fn post_receives(&mut self, count: u32);
 
     /// Sends the concatenation of `parts` as one message. The fabric takes the bytes before it returns.
     fn post_send(&mut self, id: u64, parts: &[&[u8]]) -> Result<Posted, PostError>;
 
-    /// Sends as [`QueuePair::post_send`] does, and makes the peer's steering tag invalid by the time that the message
-    /// is there (RFC 5040 section 5.3). A fabric that cannot do this only sends.
+    /// Sends as [`QueuePair::post_send`] does, and invalidates the peer's steering tag by the time that the message
+    /// arrives (RFC 5040 section 5.3). A fabric that cannot do this only sends.
     fn post_send_invalidate(
         &mut self,
         id: u64,
@@ -335,13 +335,13 @@ pub trait QueuePair: Send {
         self.post_send(id, parts)
     }
 
-    /// Copies `from` into the peer's memory, ahead of every later send.
+    /// Copies `from` into the peer's memory, before every later send.
     fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError>;
 
-    /// The same, and lets a reader follow: once [`mark_step`] bytes have landed, and as many again, the aligned word
-    /// at the data's end, those at each 64 bytes behind it for the next, become `mark`; the last step has none.
-    /// [`Region::marked`] looks. Only where the peer sees writes as they are made; elsewhere, and under a length that
-    /// is no multiple of 64, there are no marks.
+    /// As above, with marks that let a reader follow the progress. Once [`mark_step`] bytes have arrived, the aligned
+    /// word at the data's end becomes `mark`; with each further step, so does the word 64 bytes further on. The last
+    /// step has no mark. [`Region::marked`] looks for marks. There are none if the peer does not see writes as they are
+    /// made, nor for a length that is not a multiple of 64.
     fn post_write_marked(
         &mut self,
         id: u64,
@@ -356,23 +356,24 @@ pub trait QueuePair: Send {
     /// Copies the peer's memory into `into`. [`PostError::Full`] beyond [`QueuePair::reads_max`].
     fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError>;
 
-    /// Most RDMA Reads that the peer serves at a time; 0: none.
+    /// The most RDMA Reads that the peer serves at a time, 0 for none.
     fn reads_max(&self) -> u32;
 
-    /// Rings the doorbell for all that was posted since the last time (wakes a sleeping peer).
-    /// What was posted may stay unseen until then.
+    /// Rings the doorbell for all posts since the last time (wakes a sleeping peer). Until then, the peer may not see
+    /// them.
     fn flush(&mut self);
 
-    /// The next completion, if there is one. After the connection has closed, what was pending ends with
-    /// [`Fault::Flushed`]. From then on the answer is `None`, and [`QueuePair::is_closed`] holds.
+    /// The next completion, if there is one. After the connection has closed, pending posts end with
+    /// [`Fault::Flushed`]. When all have ended, this returns `None`, and [`QueuePair::is_closed`] holds.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// As [`QueuePair::poll`], for callers without room for a message: messages stay where they are. Posts still
-    /// leave, and their completions are returned. The end of the connection is noticed at the latest when something
+    /// As [`QueuePair::poll`], for callers without room for a message: messages stay where they are. Posts are still
+    /// sent, and their completions are returned. The end of the connection is noticed at the latest when something
     /// cannot be sent.
     fn poll_send_queue(&mut self) -> Option<Completion>;
 
-    /// Whether all that was posted and flushed has left: an end of the connection loses none of it.
+    /// Whether everything that was posted and flushed has been sent, so that the end of the connection loses none of
+    /// it.
     fn is_settled(&mut self) -> bool;
 
     /// The message of the last [`Completion::Recv`]. Empty after any other poll.
@@ -387,21 +388,21 @@ pub trait QueuePair: Send {
         self.post_send(id, &[&gathered(parts)])
     }
 
-    /// Whether a cheap look finds nothing to poll for: for callers with many connections. A fabric that cannot tell
-    /// without a poll returns `false`.
+    /// Whether a cheap check finds nothing to poll for, for callers with many connections. A fabric that cannot tell
+    /// without polling returns `false`.
     fn is_quiet(&mut self) -> bool {
         false
     }
 
-    /// As [`QueuePair::poll`], for callers that copy most of a long message to where it belongs: of the message of a
-    /// [`Completion::Recv`] only the first `front` bytes need be in [`QueuePair::message`], and all of it is to be had by
-    /// [`QueuePair::load_message`] until the next post or poll.
+    /// As [`QueuePair::poll`], for callers that copy most of a long message elsewhere. Only the first `front` bytes of
+    /// the message of a [`Completion::Recv`] need be in [`QueuePair::message`]. [`QueuePair::load_message`] loads all
+    /// of it until the next post or poll.
     fn poll_front(&mut self, front: usize) -> Option<Completion> {
         let _ = front;
         self.poll()
     }
 
-    /// Copies from the message of the last completion, from `offset` on. `false` if it is shorter.
+    /// Copies from the message of the last completion, from `offset` on. Returns `false` if the message is shorter.
     fn load_message(&self, offset: usize, into: &mut [u8]) -> bool {
         let part = (self.message().get(offset..)).and_then(|rest| rest.get(..into.len()));
         part.is_some_and(|part| {
@@ -410,28 +411,27 @@ pub trait QueuePair: Send {
         })
     }
 
-    /// Asks for a wake-up at the next event. `false`: there is an event already; poll again.
+    /// Asks for a wake-up at the next event. Returns `false` if there is an event already; poll again.
     fn arm(&mut self) -> bool;
 
-    /// Readable after [`QueuePair::arm`] when there is something to poll; `None` where the
-    /// fabric has no descriptor. A level that a poll or an arm resets.
+    /// A descriptor that is readable after [`QueuePair::arm`] when there is something to poll. `None` if the fabric has
+    /// none. It is level-triggered; a poll or an arm resets it.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Has every later event wake `set` (if armed). A queue pair has one wake set at a time.
+    /// Lets every later event wake `set`, if armed. A queue pair has one wake set at a time.
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()>;
 
     /// Arms, and blocks until there is something to poll, the connection is closed, or `timeout` has passed.
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError>;
 
-    /// Memory that the peer may use by RDMA as `access` says, until the connection closes or its
-    /// tag is invalidated. May block for a round trip. On shm `access` is not enforced: there the
-    /// peer may read and write it.
+    /// Registers memory that the peer may use by RDMA as `access` says, until the connection closes or its tag is
+    /// invalidated. May block for a round trip. On shm `access` is not enforced: the peer may read and write the
+    /// memory.
     fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>>;
 
-    /// A fresh tag for a range of a region of this queue pair (a fast registration, a memory
-    /// window), and the range's first byte under it. The peer may be told of it by a message
-    /// of this queue pair: before that message it may be unknown. `Unsupported` where the
-    /// fabric has no such thing.
+    /// A fresh tag for a range of a region of this queue pair (a fast registration, a memory window), and the address
+    /// of the range's first byte under it. Tell the peer by a message of this queue pair; before that message the tag
+    /// may be unknown there. `Unsupported` if the fabric has no such tags.
     fn bind(
         &mut self,
         region: &Arc<Region>,
@@ -443,20 +443,20 @@ pub trait QueuePair: Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Refuses all later remote access under a local tag: a bound one, or a region's. A fabric without invalidation
-    /// does nothing.
+    /// Refuses all later remote access under a local tag: a bound one, or a region's own. Does nothing on a fabric
+    /// without invalidation.
     fn invalidate(&mut self, tag: SteeringTag) {
         let _ = tag;
     }
 
-    /// Whether [`QueuePair::invalidate`] of this tag returns at once. Else it waits until what was posted before the tag
-    /// was bound is over, which may be for the peer to say.
+    /// Whether [`QueuePair::invalidate`] of this tag returns at once. Otherwise it waits until everything that was
+    /// posted before the tag was bound has ended, which may depend on the peer.
     fn ends_at_once(&mut self, tag: SteeringTag) -> bool {
         let _ = tag;
         true
     }
 
-    /// Most receives that [`QueuePair::post_receives`] ever makes room for.
+    /// The most receives for which [`QueuePair::post_receives`] makes room.
     fn receives_max(&self) -> u32 {
         u32::MAX
     }
@@ -464,31 +464,31 @@ pub trait QueuePair: Send {
     /// Which local tags the peer can invalidate by itself.
     fn remote_invalidation(&self) -> RemoteInvalidation;
 
-    /// The order in which RDMA Reads see memory, as far as this end decides it, for the reads that it posts and those
-    /// of the peer that it answers. The weaker of what both ends say holds.
+    /// The order in which RDMA Reads see memory, as far as this end decides it, for its own reads and for those of the
+    /// peer that it answers. The weaker of what both ends guarantee holds.
     fn read_order(&self) -> ReadOrder;
 
     /// Lets this peer RDMA-Read the arena, its stamps and the life word.
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed>;
 
-    /// What the peer exposed, as memory to load from. `None` where the fabric offers no loads:
-    /// use [`QueuePair::post_read`].
+    /// The memory that the peer exposed, to load from. `None` if the fabric offers no loads; then use
+    /// [`QueuePair::post_read`].
     fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>>;
 
-    /// Longest message that [`QueuePair::post_send`] takes, in bytes: 4 KiB or more.
+    /// The longest message of [`QueuePair::post_send`], in bytes: 4 KiB or more.
     fn max_message(&self) -> usize;
 
-    /// What the peer said when the connection was made. A fabric may add zeros at its end.
+    /// The peer's private data of the connection. A fabric may add zeros at its end.
     fn private_data(&self) -> &[u8];
 
-    /// Who the peer is.
+    /// The peer.
     fn peer(&self) -> &Peer;
 
-    /// Whether the connection is over. Messages that came before may still be polled.
+    /// Whether the connection has ended. Earlier messages may still be polled.
     fn is_closed(&self) -> bool;
 }
 
-/// Takes connections.
+/// Accepts connections.
 pub trait Listener: Send {
     /// The next connection request, if there is one.
     fn poll_accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>>;
@@ -496,14 +496,14 @@ pub trait Listener: Send {
     /// Readable when there may be a connection request.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Has every connection request wake `set`.
+    /// Lets every connection request wake `set`.
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()>;
 
     /// The address to which clients connect.
     fn name(&self) -> String;
 
-    /// How long a caller may leave the listener and its connections alone, without arming them again. `None`: for
-    /// ever, as their events tell all.
+    /// How long a caller may leave the listener and its connections alone without arming them again. `None`: for ever,
+    /// because their events report everything.
     fn patience(&self) -> Option<Nanos> {
         None
     }
@@ -511,10 +511,10 @@ pub trait Listener: Send {
 
 /// A connection request. Dropping it rejects it.
 pub trait Incoming: Send {
-    /// What the client said. A fabric may add zeros at its end.
+    /// The client's private data. A fabric may add zeros at its end.
     fn private_data(&self) -> &[u8];
 
-    /// Who the client is.
+    /// The client.
     fn peer(&self) -> &Peer;
 
     /// Accepts the request. The client may have `inbound_reads` RDMA Reads under way at a time (the responder's IRD,
@@ -529,10 +529,10 @@ pub trait Incoming: Send {
     fn reject(self: Box<Self>, reason: &str);
 }
 
-/// Longest private data of a connection, either way, in bytes: what RDMA-CM leaves on InfiniBand and RoCE.
+/// The longest private data of a connection, in either direction, in bytes: what RDMA-CM leaves on InfiniBand and RoCE.
 pub const PRIVATE_DATA_MAX: usize = 56;
 
-/// Refuses private data that is too long to be said.
+/// Refuses private data that is too long.
 pub(crate) fn check_private_data(private_data: &[u8]) -> io::Result<()> {
     if private_data.len() <= PRIVATE_DATA_MAX {
         return Ok(());

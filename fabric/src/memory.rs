@@ -1,10 +1,9 @@
 //! The server's memory as its clients see it: the arena, its stamps, pins and epochs.
 //!
-//! The rule (one check, no lock): a reference carries the epoch of its issue, and a frame's
-//! stamp moves above every epoch issued so far *before* its content may change. So whoever
-//! copies the data, then passes an acquire fence, then finds the stamp not above the
-//! reference's epoch, has copied nothing but the page that the reference was issued for.
-//! A client's own [`Frames`] follow it too.
+//! The rule, with one check and no lock: a reference carries the epoch of its issue, and a frame's stamp moves above
+//! every epoch issued so far *before* its content may change. A reader that copies the data, passes an acquire fence
+//! and then finds that the stamp is not above the reference's epoch has copied exactly the page for which the reference
+//! was issued. A client's own [`Frames`] follow the same rule.
 
 #![allow(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! How long a listener whose accepts fail lets it be: what fails for want of something fails again at once.
+//! How long a listener rests after a failed accept. A failure for lack of a resource would repeat at once.
 
 use crate::clock::Nanos;
 
-/// The first pause; each is twice as long as the one before, the last one at most so long.
+/// The first pause, and the longest. Each is twice as long as the one before.
 const FIRST: Nanos = if cfg!(test) {
     Nanos::from_secs(60)
 } else {
@@ -14,7 +14,7 @@ const LONGEST: Nanos = if cfg!(test) {
     Nanos::from_secs(1)
 };
 
-/// Failures in a row, and the pause behind the last of them.
+/// Number of consecutive failures, and the pause after the last of them.
 #[derive(Default)]
 pub struct Pause {
     failures: u32,
@@ -22,24 +22,24 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// An accept has failed: a pause begins.
+    /// An accept has failed, and a pause begins.
     pub fn failed(&mut self, now: Nanos) {
         let span = FIRST.0.saturating_mul(1 << self.failures.min(30));
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now + Nanos(span.min(LONGEST.0)));
     }
 
-    /// A connection was taken.
+    /// A connection was accepted.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// Until when it lasts, if it is not over.
+    /// The end of the pause, if there is one.
     pub fn until(&self) -> Option<Nanos> {
         self.until
     }
 
-    /// Ends a pause that has been long enough. Whether there was one.
+    /// Ends a pause that has been long enough. Returns whether there was one.
     pub fn end(&mut self, now: Nanos) -> bool {
         self.until.take_if(|until| now >= *until).is_some()
     }

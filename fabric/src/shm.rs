@@ -1,10 +1,8 @@
-//! The fabric of one host: rings and regions in memory that the server makes, seals and passes
-//! over a Unix socket.
+//! The fabric of one host: rings and regions in memory that the server creates, seals and passes over a Unix socket.
 //!
-//! Neither end trusts what it reads in shared memory: indices are worked out, not read; lengths
-//! are copied and checked; message bytes are copied to private memory before anyone parses them.
-//! The memory is sealed, so no end can take it from under the other. The end of the socket is
-//! the end of the connection, and then all that the connection held is given back.
+//! Neither end trusts what it reads in shared memory. Indices are computed, not read; lengths are copied and checked;
+//! message bytes are copied to private memory before they are parsed. The memory is sealed, so neither end can take it
+//! away from the other. The connection ends with its socket, and everything that it held is then released.
 
 #![allow(unsafe_code)]
 
@@ -30,14 +28,15 @@ mod atomic {
 #[cfg(all(test, loom))]
 mod explored;
 
-/// What the clients of a listener may hold at once. An error names the cap that was met, and the option of `odafs serve`.
+/// Limits on what the clients of a listener may hold. Errors name the limit that was met, and the option of `odafs
+/// serve`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of one uid. Each costs the server one descriptor.
     pub connections_per_uid: u32,
-    /// Connections of all.
+    /// Connections of all uids.
     pub connections: u32,
-    /// Bytes of rings and regions of one uid. What nobody has touched of them takes no memory yet.
+    /// Bytes of rings and regions of one uid. Memory that nobody has touched is counted, but not taken yet.
     pub memory_per_uid: u64,
     /// Registered regions of one connection.
     pub regions_per_connection: u32,
@@ -47,7 +46,7 @@ pub struct Limits {
 const MEMORY_PER_CONNECTION: u64 = 2 << 20;
 
 impl Limits {
-    /// For so many connections of one uid; two users can have them at a time.
+    /// Limits for this many connections of one uid. Two users can have that many at a time.
     pub fn of_connections(per_uid: u32) -> Self {
         Self {
             connections_per_uid: per_uid,

@@ -1,9 +1,8 @@
 //! The fabric of the tests: a network in memory, with delays, cuts and killed servers.
 //!
-//! It is built on [`crate::sync`]: under `--cfg shuttle` both ends run as tasks of one seeded
-//! scheduler and time is virtual; otherwise they are ordinary threads. It is as strict as any
-//! fabric may be: what was posted is not seen before the flush, and (if asked) messages wait for
-//! posted receives and RDMA completes late.
+//! It is built on [`crate::sync`]. Under `--cfg shuttle` both ends run as tasks of one seeded scheduler, and time is
+//! virtual; otherwise they are ordinary threads. It is as strict as any fabric may be: posts are invisible before the
+//! flush, and (if asked) messages wait for posted receives and RDMA completes late.
 
 #[cfg(shuttle)]
 pub(crate) mod clock;
@@ -30,12 +29,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use stream::Stream;
 
-/// What the network does to its traffic.
+/// How the network treats its traffic.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetworkConfig {
-    /// Each post takes a random time from 0 to this, in order within its queue pair. 0: at once.
+    /// Each post takes a random time from 0 to this, in order within its queue pair. 0: no delay.
     pub delay_max: Nanos,
-    /// One post in so many cuts its connection. 0: none.
+    /// One post in this many cuts its connection. 0: none.
     pub cut_one_in: u32,
     /// Whether clients may map what servers expose, as on shm.
     pub loads: bool,
@@ -43,19 +42,19 @@ pub struct NetworkConfig {
     pub slow: bool,
     /// Whether a message waits until its receiver has posted a receive.
     pub receives: bool,
-    /// Whether connections are iWARP streams, in pieces of any size. Then there are no `loads`,
-    /// and `slow` and `receives` change nothing: they always are.
+    /// Whether connections are iWARP streams, in pieces of any size. Then there are no `loads`, and `slow` and
+    /// `receives` are always on.
     pub iwarp: bool,
-    /// Whether the devices are of the simplest kind: RDMA Reads see memory in any order, unless one is posted when the
-    /// other is over; ranges get no tags of their own, and no tag is invalidated by the peer. They are `slow`; not for
+    /// Whether the devices are of the simplest kind. RDMA Reads see memory in any order, unless one is posted after the
+    /// other has ended; ranges get no tags of their own; and the peer invalidates no tags. They are `slow`. Not with
     /// `iwarp`.
     pub bare: bool,
-    /// Whether such devices say what is true of each of their RDMA Reads all the same: it sees memory from front to back.
+    /// Whether such devices announce what is true of each of their RDMA Reads: it sees memory from front to back.
     pub rising: bool,
-    /// Posts and messages (or pieces) that a direction holds. 0: 1024.
+    /// The most posts and messages (or pieces) of a direction. 0: 1024.
     pub depth: u32,
-    /// Bytes that a server's connections together may have registered at a time, as a limit of locked memory has it. 0: no
-    /// bound. Not for `iwarp`.
+    /// The most bytes that a server's connections together may have registered at a time, like a limit of locked
+    /// memory. 0: no limit. Not with `iwarp`.
     pub locked_max: usize,
 }
 
@@ -70,16 +69,16 @@ struct Shared {
 
 struct State {
     random: Random,
-    /// Who listens, by name.
+    /// The listeners, by name.
     lives: BTreeMap<String, Arc<Life>>,
     clients: u32,
     links: Vec<(String, Arc<SimLink>)>,
 }
 
-/// One life of a server: from its listen to its end.
+/// A boot instance of a server, from its listen to its end.
 struct Life {
     requests: Mutex<Requests>,
-    /// Bytes that its connections have registered.
+    /// Number of bytes that its connections have registered.
     locked: Arc<AtomicUsize>,
 }
 
@@ -93,7 +92,7 @@ struct Requests {
 struct Request {
     /// Number of the connection.
     client: u32,
-    /// Whose it is.
+    /// The client's number.
     node: u32,
     private_data: Vec<u8>,
     answer: Arc<Answer>,
@@ -102,7 +101,7 @@ struct Request {
 /// The connection with the server's private data, or the reason why there is none.
 type Given = Result<(Arc<SimLink>, Vec<u8>), String>;
 
-/// What the server says to a request.
+/// The server's answer to a request.
 #[derive(Default)]
 struct Answer {
     given: Mutex<Option<Given>>,
@@ -141,7 +140,7 @@ impl Random {
 }
 
 impl Network {
-    /// An empty network. The chance in it comes from `seed`.
+    /// An empty network. Its randomness comes from `seed`.
     pub fn new(seed: u64, config: NetworkConfig) -> Network {
         let state = State {
             random: Random(seed),
@@ -155,7 +154,8 @@ impl Network {
         }))
     }
 
-    /// Takes connections under `name`, as a new server life: after [`Network::kill`] the name is free again.
+    /// Accepts connections under `name`, as a new boot instance of a server. After [`Network::kill`], the name is free
+    /// again.
     pub fn listen(&self, name: &str) -> io::Result<Box<dyn fabric::Listener>> {
         let mut state = self.0.state.lock();
         if state.lives.contains_key(name) {
@@ -176,7 +176,7 @@ impl Network {
         }))
     }
 
-    /// A node that nobody has been yet.
+    /// A new node.
     pub fn node(&self) -> u32 {
         let mut state = self.0.state.lock();
         state.clients += 1;
@@ -188,8 +188,8 @@ impl Network {
         self.connect_from(self.node(), name, private_data)
     }
 
-    /// Connects to `name` from a [`Network::node`]: all connections from there are one client's, [`Peer::Simulated`] by that
-    /// number. Blocks until the server has accepted or refused.
+    /// Connects to `name` from a [`Network::node`]. All connections from there belong to one client,
+    /// [`Peer::Simulated`] with that number. Blocks until the server has accepted or refused.
     pub fn connect_from(
         &self,
         node: u32,
@@ -224,8 +224,8 @@ impl Network {
         Ok(pair(link, CLIENT, Peer::Simulated(0), private_data))
     }
 
-    /// Kills the server life that listens under `name`: its connections end, and nothing that its
-    /// threads still do reaches anybody.
+    /// Kills the boot instance that listens under `name`: its connections end, and nothing that its threads still do
+    /// reaches anybody.
     pub fn kill(&self, name: &str) {
         let mut state = self.0.state.lock();
         if let Some(life) = state.lives.remove(name) {
@@ -249,7 +249,7 @@ impl Network {
             .for_each(|link| link.cut());
     }
 
-    /// Numbers of the connections that there are.
+    /// Numbers of the present connections.
     pub fn clients(&self) -> Vec<u32> {
         self.links()
             .iter()
@@ -268,7 +268,7 @@ impl Network {
             .collect()
     }
 
-    /// Makes the connection of a client with a server life, unless that is over.
+    /// Creates the connection of a client to a boot instance of a server, unless that has ended.
     fn link(
         &self,
         name: &str,
@@ -300,7 +300,7 @@ impl Network {
     }
 }
 
-/// An end of a link, as the network's configuration wants it.
+/// An end of a link, as the network's configuration asks.
 fn pair(link: Arc<SimLink>, end: usize, peer: Peer, private_data: Vec<u8>) -> Box<dyn QueuePair> {
     match link.config().iwarp {
         true => Box::new(Stream::new(link, end, peer, private_data)),

@@ -1,4 +1,4 @@
-//! RDMA adapters, hardware or soft (`rdma_rxe`, `siw`), by libibverbs and librdmacm.
+//! RDMA adapters, hardware or software (`rdma_rxe`, `siw`), through libibverbs and librdmacm.
 
 mod cm;
 mod context;
@@ -31,10 +31,10 @@ use queue::Queue;
 use std::io;
 use std::net::SocketAddr;
 
-/// Whether this program has the fabric.
+/// Whether this program was built with the fabric.
 pub const BUILT_IN: bool = true;
 
-/// Connects to a listener, or to any other peer that RDMA-CM reaches. Blocks until the connection is there.
+/// Connects to a listener, or to any other peer that RDMA-CM reaches. Blocks until the connection is established.
 pub fn connect(
     address: SocketAddr,
     private_data: &[u8],
@@ -43,7 +43,7 @@ pub fn connect(
     connect_with(address, |_| private_data.to_vec(), options)
 }
 
-/// The same, with private data that depends on what the device on the way to the peer can do.
+/// As above, with private data that depends on the capabilities of the device towards the peer.
 pub fn connect_with(
     address: SocketAddr,
     private_data: impl FnOnce(RemoteInvalidation) -> Vec<u8>,
@@ -60,7 +60,7 @@ pub fn connect_with(
     };
     resolve().map_err(|error| no_way(error, address))?;
     let device = id.device().ok_or(VerbsError::NoDevice)?;
-    // Responses are taken in the order of the requests; how the peer makes them is its to say.
+    // Responses are processed in the order of the requests. How the peer makes them is up to it.
     let domain = Domain::new(&device, options.odp, ReadOrder::Ordered)?;
     let private_data = private_data(device::remote_invalidation(domain.context()));
     fabric::check_private_data(&private_data)?;
@@ -106,10 +106,10 @@ pub fn connect_with(
     Ok(Box::new(pair))
 }
 
-/// RDMA Reads of a connection, either way.
+/// The most RDMA Reads of a connection in each direction.
 const READS_MAX: u32 = 128;
 
-/// The next event, which is one of these if all goes well.
+/// The next event, which should be one of these.
 fn expect(
     channel: &Channel,
     until: Nanos,
@@ -139,7 +139,7 @@ fn expect(
     })
 }
 
-/// There may be no device on the way to an address.
+/// Perhaps no device leads to an address.
 fn no_way(error: io::Error, address: SocketAddr) -> io::Error {
     match (error.raw_os_error(), context::names()) {
         (_, Err(no_list)) => no_list.into(),

@@ -1,5 +1,5 @@
-//! What a transport and the procedures behind it say to each other: every transport (a fabric's queue pairs, TCP)
-//! hands calls to the same [`Calls`].
+//! The interface between a transport and the procedures behind it: every transport (a fabric's queue pairs, TCP) passes
+//! calls to the same [`Calls`].
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ impl Transport {
         !matches!(self, Transport::NfsTcp)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Transport; 5] = [
         Transport::NfsTcp,
         Transport::Shm,
@@ -62,14 +62,13 @@ impl Transport {
     }
 }
 
-/// The way back to a peer over the connection by which it calls: some programs call their callers (RFC 8881, section
-/// 2.10.3.1).
+/// The way back to a peer over its connection, because some programs call their callers (RFC 8881, section 2.10.3.1).
 pub trait Back: std::fmt::Debug + Send + Sync {
-    /// Sends an RPC message without transport framing, soon and without waiting. False: the connection is gone, or too much
-    /// waits on it already.
+    /// Sends an RPC message without transport framing, soon and without waiting. Returns false if the connection is
+    /// gone, or if too much waits on it already.
     fn send(&self, message: Vec<u8>) -> bool;
 
-    /// Whether the connection is still there.
+    /// Whether the connection still exists.
     fn is_open(&self) -> bool;
 }
 
@@ -82,19 +81,19 @@ pub struct Caller {
     pub connection: u64,
     /// Kind of transport.
     pub transport: Transport,
-    /// Longest reply that the transport can carry, in bytes; a longer one closes the connection.
+    /// The longest reply that the transport can carry, in bytes. A longer one closes the connection.
     pub reply_bytes_max: u32,
-    /// Size in bytes of the memory for this call's results ahead of the reply (RFC 8166: its write chunk). `None`:
-    /// the call named none, so everything goes into the reply.
+    /// Size in bytes of the memory for this call's results ahead of the reply (RFC 8166: its write chunk). `None` if
+    /// the call named none, so that everything goes into the reply.
     pub placement: Option<u32>,
-    /// What of this call's arguments came apart from its message, which lacks it.
+    /// The part of this call's arguments that came apart from its message.
     pub apart: Option<ChunkedArgument>,
-    /// How the peer is called back. `None`: the transport cannot.
+    /// How to call the peer back. `None` if the transport cannot.
     pub back: Option<Arc<dyn Back>>,
 }
 
-/// Arguments that came apart from their message (RFC 8166: its read chunk), in the memory that they were read into. That is
-/// for what may (section 6.1), and for all of it.
+/// The part of the arguments that came apart from their message (RFC 8166: a read chunk), in the memory into which it
+/// was read. Only DDP-eligible arguments may come so (section 6.1), and only as a whole.
 #[derive(Clone, Debug)]
 pub struct ChunkedArgument {
     at: u32,
@@ -103,7 +102,7 @@ pub struct ChunkedArgument {
 }
 
 impl ChunkedArgument {
-    /// What belongs to the message's byte `at`, and lies in a range of the contents. `None`: they have no such range.
+    /// The contents that belong at byte `at` of the message, as a range. `None` if there is no such range.
     pub fn new(at: u32, contents: Contents, range: Range<usize>) -> Option<ChunkedArgument> {
         contents.gather(&range)?;
         Some(ChunkedArgument {
@@ -113,7 +112,7 @@ impl ChunkedArgument {
         })
     }
 
-    /// Where in the whole message it would stand. Its padding, if any came, is a part of it; other padding is nowhere.
+    /// Where it belongs in the whole message. Padding that came is part of it; other padding is nowhere.
     pub fn place(&self) -> Range<u32> {
         self.at..self.at.saturating_add(self.range.len() as u32)
     }
@@ -124,21 +123,21 @@ impl ChunkedArgument {
     }
 }
 
-/// Work that may block. Fills the reply and says what to do with it; runs on the server's pool.
+/// Work that may block. It fills the reply and says what to do with it. It runs on the server's pool.
 pub type Job = Box<dyn FnOnce(&mut Vec<u8>) -> Outcome + Send>;
 
-/// What a procedure made of a call.
+/// The result of a procedure.
 pub enum Outcome {
     /// The reply is complete: send it.
     Replied,
-    /// No reply (a duplicate of a call in progress, a message that is no call).
+    /// No reply (a duplicate of a call in progress, a message that is not a call).
     Dropped,
-    /// Write this into the caller's memory, then send the reply. If the caller named memory that it does not have,
-    /// the connection is closed, as RDMA hardware would.
+    /// Write this into the caller's memory, then send the reply. If the caller named memory that it does not have, the
+    /// connection is closed, as RDMA hardware would do.
     Write(Vec<ChunkWrite>),
     /// The reply lacks data that goes into the memory of the [`Caller::placement`]. Only for callers that have one.
     Placed(Placed),
-    /// The reply comes from a job that may block. What is in the reply buffer is thrown away.
+    /// The reply comes from a job that may block. The contents of the reply buffer are discarded.
     Deferred(Job),
 }
 
@@ -157,9 +156,9 @@ impl std::fmt::Debug for Outcome {
 /// Data that a reply lacks, because it goes into the caller's memory.
 #[derive(Debug)]
 pub struct Placed {
-    /// Where in the reply the data (and its XDR padding, which is nowhere) would stand: right behind its length.
+    /// Where the data belongs in the reply: right after its length. Its XDR padding is nowhere.
     pub at: usize,
-    /// Length in bytes. If it is more than the caller's placement, the answer is an error of the transport.
+    /// Length in bytes. If it exceeds the caller's placement, the answer is an error of the transport.
     pub length: u32,
     /// The data, in order.
     pub pieces: Vec<ChunkSource>,
@@ -170,14 +169,14 @@ pub struct Placed {
 pub struct ChunkWrite {
     /// What to write.
     pub from: ChunkSource,
-    /// Where in the caller's memory.
+    /// The place in the caller's memory.
     pub to: Remote,
 }
 
-/// Where the bytes of a [`ChunkWrite`] or of what is [`Placed`] are.
+/// The source of a [`ChunkWrite`] or of a [`Placed`].
 #[derive(Debug)]
 pub enum ChunkSource {
-    /// Part of a frame of the export's arena. Whoever sends it keeps it until it has gone.
+    /// Part of a frame of the export's arena. The sender keeps it until it has been sent.
     Frame {
         /// The frame.
         frame: Pinned,
@@ -186,12 +185,12 @@ pub enum ChunkSource {
         /// Length in bytes.
         length: u32,
     },
-    /// A copy, for what could not be pinned.
+    /// A copy, of what could not be pinned.
     Bytes(Vec<u8>),
 }
 
 impl ChunkSource {
-    /// As a fabric takes it.
+    /// The source for a fabric.
     pub(crate) fn source<'a>(&'a self, arena: &'a Arc<Arena>) -> Source<'a> {
         match self {
             ChunkSource::Frame {
@@ -219,23 +218,23 @@ impl ChunkSource {
 
 /// The procedures.
 pub trait Calls: Send + Sync {
-    /// Serves one call: an RPC message without transport framing. `reply` comes empty. Never blocks: what may block
-    /// goes into [`Outcome::Deferred`]. A caller that is called [`Caller::back`] answers by the same way: its replies come
-    /// here too, and are [`Outcome::Dropped`].
+    /// Serves one call: an RPC message without transport framing. `reply` is empty at first. Never blocks: work that
+    /// may block goes into [`Outcome::Deferred`]. A caller that is called by [`Caller::back`] answers over the same
+    /// connection: its replies come here too, and are [`Outcome::Dropped`].
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome;
 
-    /// As [`Calls::call`], with a message that is given away: a job need not copy it.
+    /// As [`Calls::call`], but takes ownership of the message, so that a job need not copy it.
     fn call_owned(&self, caller: &Caller, message: Vec<u8>, reply: &mut Vec<u8>) -> Outcome {
         self.call(caller, &message, reply)
     }
 
-    /// Whether a call, once it is deferred, may wait for stable storage. The message may lack what came [`ChunkedArgument`].
+    /// Whether a deferred call may wait for stable storage. The message may lack a [`ChunkedArgument`].
     fn may_sync(&self, message: &[u8]) -> bool {
         let _ = message;
         true
     }
 
-    /// Whether a peer may connect to call at all.
+    /// Whether a peer may connect at all.
     fn admits(&self, peer: &Peer) -> bool {
         let _ = peer;
         true
@@ -253,13 +252,13 @@ pub struct Errand {
     pub connection: u64,
     /// Whether it may wait for stable storage. Such errands must not delay others.
     pub syncs: bool,
-    /// The work to do.
+    /// The work.
     pub task: Box<dyn FnOnce() + Send>,
 }
 
-/// Where transports hand jobs that may block.
+/// Where transports submit jobs that may block.
 pub trait Workers: Send + Sync {
-    /// Runs the errand soon, on another thread. Gives it back if the queue is full; its connection then takes no more
+    /// Runs the errand soon, on another thread. Returns it if the queue is full; its connection then accepts no more
     /// calls until there is room for it.
     fn submit(&self, errand: Errand) -> Result<(), Errand>;
 }

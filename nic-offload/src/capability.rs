@@ -1,4 +1,4 @@
-//! Capabilities: sessions and what they may read. A request is judged here, before anything about pages is looked up.
+//! Capabilities: sessions and what they may read. A request is checked here, before anything about pages is looked up.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,56 +9,57 @@ use odafs_fabric::entropy;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, OnceLock};
 
-/// Number of a session. Never 0, never used twice by one NIC, and hardly by two: each begins somewhere else, so that
-/// a number from an earlier life of the server names nobody's session by accident.
+/// Number of a session. It is never 0, never used twice by one NIC, and hardly by two: each NIC starts at a random
+/// number, so that a number from an earlier boot instance names no session by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
 
-/// The number of a session that is about to be opened: a handshake's last message has to name it before there is a key.
+/// The number of a session that is about to be opened. The last message of a handshake must name it before there is a
+/// key.
 #[derive(Debug)]
 pub struct NumberedSession(SessionId);
 
 impl NumberedSession {
-    /// The number that the session will have once it is open.
+    /// The number of the future session.
     pub fn id(&self) -> SessionId {
         self.0
     }
 }
 
-/// A set of readers: all frames whose owner, mode and ACL are the same share one. The server numbers classes by their
-/// content. Before a number gets another one, all sessions are expelled from it, so that a bit once set stays right.
+/// A set of readers. All frames with the same owner, mode and ACL share one. The server numbers classes by their
+/// content. Before a number gets other content, all sessions lose it, so that a set bit stays right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReaderClass(pub u32);
 
 impl ReaderClass {
-    /// Classes that a NIC can tell apart. What has no class below this is not handed out for direct reads.
+    /// The number of classes that a NIC can distinguish. What has no class below this cannot be read directly.
     pub const COUNT_MAX: u32 = 1 << 16;
 }
 
-/// What OPEN_SESSION agreed on.
+/// The agreement of an OPEN_SESSION.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// From the handshake.
+    /// The key from the handshake.
     pub key: SessionKey,
-    /// MAC of its requests.
+    /// The MAC of its requests.
     pub mac: MacAlgorithm,
-    /// Granted one-sided access to the whole export.
+    /// Whether it has one-sided access to the whole export.
     pub one_sided: bool,
-    /// The server's name for the credential of the session; the NIC only keeps it.
+    /// The server's name for the session's credential, which the NIC only keeps.
     pub credential: u64,
-    /// When it ends.
+    /// The end of the session.
     pub expires: Nanos,
-    /// Requests after which the client should rekey. At twice as many the key is refused.
+    /// Number of requests after which the client should rekey. After twice as many the key is refused.
     pub rekey_requests: u64,
-    /// Time after which the client should rekey. At twice that the key is refused.
+    /// Time after which the client should rekey. After twice that the key is refused.
     pub rekey_after: Nanos,
-    /// How long requests under the key before the last one are still taken.
+    /// How long requests under the key before the last one are still accepted.
     pub rekey_grace: Nanos,
-    /// The time now.
+    /// The present time.
     pub now: Nanos,
 }
 
-/// Why a session was not opened: there are as many as there may be.
+/// Why a session was not opened: the most sessions are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} sessions are open, the most that this server allows")]
 pub struct TooManySessions(pub usize);
@@ -66,13 +67,13 @@ pub struct TooManySessions(pub usize);
 /// Why a key was not rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RekeyRefused {
-    /// No such session, or it is closed or over.
+    /// There is no such session, or it is closed or has ended.
     #[error("no such session")]
     NoSession,
-    /// Generations go up by one.
+    /// Generations must go up by one.
     #[error("the key is at generation {current}")]
     Generation {
-        /// The one that is current.
+        /// The current one.
         current: u32,
     },
 }
@@ -90,22 +91,22 @@ pub struct Session {
     rekey_requests: u64,
     rekey_after: Nanos,
     rekey_grace: Nanos,
-    /// `generation << 1 | closed`. Moved last, so that whoever sees it sees the two below.
+    /// `generation << 1 | closed`. It is stored last, so that whoever sees it sees the two below.
     state: AtomicU64,
-    /// Until when the generation before the current one is taken.
+    /// Until when the generation before the current one is accepted.
     grace_until: AtomicU64,
     /// When the current generation began.
     born: AtomicU64,
-    /// Requests under the current generation, brought in by the connections in lots.
+    /// Number of requests under the current generation, which connections report in lots.
     requests: AtomicU64,
     classes: ClassSet,
     opened: Nanos,
-    /// Connections attached to it.
+    /// Number of connections attached to it.
     attached: AtomicU64,
 }
 
 impl Session {
-    /// How long a session without a connection is kept when others want its place.
+    /// How long a session without a connection is kept while others want its place.
     const UNATTACHED_MIN: Nanos = Nanos::from_secs(60);
 
     fn new(id: SessionId, new: NewSession) -> Session {
@@ -139,7 +140,7 @@ impl Session {
         self.attached.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Does it keep its place though others want one?
+    /// Whether it keeps its place although others want one.
     fn is_used(&self, now: Nanos) -> bool {
         let attached = self.attached.load(Ordering::Relaxed) > 0;
         self.is_open(now) && (attached || now.since(self.opened) < Self::UNATTACHED_MIN)
@@ -155,7 +156,7 @@ impl Session {
         self.mac
     }
 
-    /// Was it granted one-sided access?
+    /// Whether it has one-sided access.
     pub fn one_sided(&self) -> bool {
         self.one_sided
     }
@@ -170,7 +171,7 @@ impl Session {
         &self.attach
     }
 
-    /// Does the tag of a REKEY or CLOSE_SESSION hold?
+    /// Whether the tag of a REKEY or CLOSE_SESSION verifies.
     pub fn verify_control(&self, message: Control, tag: &Tag) -> bool {
         message.verify(&self.control, tag)
     }
@@ -185,32 +186,33 @@ impl Session {
         (self.state.load(Ordering::Acquire) >> 1) as u32
     }
 
-    /// Is it neither closed nor over?
+    /// Whether it is neither closed nor over.
     pub fn is_open(&self, now: Nanos) -> bool {
         self.state.load(Ordering::Acquire) & 1 == 0 && now < self.expires
     }
 
-    /// May it read frames of this class?
+    /// Whether it may read frames of this class.
     pub fn admits(&self, class: ReaderClass) -> bool {
         self.classes.contains(class)
     }
 
-    /// Lets it read frames of this class. False: the class has no bit, so the frame cannot be read directly.
+    /// Lets it read frames of this class. Returns false if the class has no bit, so that its frames cannot be read
+    /// directly.
     pub fn admit(&self, class: ReaderClass) -> bool {
         self.classes.insert(class)
     }
 
-    /// Lets it read frames of these classes no longer.
+    /// Takes the right to read frames of these classes away.
     pub(crate) fn expel(&self, classes: &ClassMask) {
         self.classes.remove(classes);
     }
 
-    /// Closes it. Attached connections notice at their next request.
+    /// Closes the session. Attached connections notice at their next request.
     pub fn close(&self) {
         self.state.fetch_or(1, Ordering::AcqRel);
     }
 
-    /// Moves to the next generation of the request key; the one before stays good for the grace.
+    /// Moves to the next generation of the request key. The one before stays valid for the grace period.
     pub fn rekey(&self, generation: u32, now: Nanos) -> Result<(), RekeyRefused> {
         let state = self.state.load(Ordering::Acquire);
         let current = (state >> 1) as u32;
@@ -224,7 +226,7 @@ impl Session {
             .store(now.0.saturating_add(self.rekey_grace.0), Ordering::Relaxed);
         self.born.store(now.0, Ordering::Relaxed);
         self.requests.store(0, Ordering::Relaxed);
-        // Two at once, or one and a close: one of them finds another state.
+        // Of two concurrent calls, or a call and a close, one finds a changed state.
         self.state
             .compare_exchange(
                 state,
@@ -236,7 +238,7 @@ impl Session {
             .map_err(|_| RekeyRefused::Generation { current })
     }
 
-    /// The request keys as of now, for a connection to keep.
+    /// The present request keys, for a connection to keep.
     pub(crate) fn keys(&self) -> Keys {
         let state = self.state.load(Ordering::Acquire);
         let generation = (state >> 1) as u32;
@@ -255,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Brings in `count` requests of a connection; true when the key has served too many.
+    /// Reports `count` requests of a connection. Returns true if the key has served too many.
     pub(crate) fn worn_out(&self, count: u64) -> bool {
         let before = self.requests.fetch_add(count, Ordering::Relaxed);
         before.saturating_add(count) > self.rekey_requests.saturating_mul(2)
@@ -271,7 +273,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// A connection's own copy of its session's request keys: verifying takes no lock.
+/// A connection's copy of its session's request keys, so that verifying takes no lock.
 pub(crate) struct Keys {
     state: u64,
     current: MacKey,
@@ -281,12 +283,12 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Are these still the session's? One load.
+    /// Whether these are still the session's keys. One load.
     pub(crate) fn is_current(&self, session: &Session) -> bool {
         self.state == session.state.load(Ordering::Acquire)
     }
 
-    /// The key of the generation with this low bit.
+    /// The key whose generation has this low bit.
     pub(crate) fn select(&self, odd: bool) -> Option<&MacKey> {
         if self.is_newest(odd) {
             Some(&self.current)
@@ -295,7 +297,7 @@ impl Keys {
         }
     }
 
-    /// May a request whose MAC passed under the key of this parity still be served?
+    /// Whether a request whose MAC verified under the key of this parity may still be served.
     pub(crate) fn is_good(&self, odd: bool, now: Nanos) -> bool {
         let until = if self.is_newest(odd) {
             self.good_until
@@ -310,7 +312,7 @@ impl Keys {
     }
 }
 
-/// The classes that a session may read: a bit each, in lots that are made when first needed.
+/// The classes that a session may read: a bit each, in lots that are created when needed.
 struct ClassSet {
     lots: [OnceLock<Box<[AtomicU64; ClassSet::LOT_WORDS]>>; ClassSet::LOTS],
 }
@@ -368,7 +370,7 @@ impl ClassSet {
     }
 }
 
-/// Classes to be taken from many sessions: a word of each costs what a bit does.
+/// Classes to take away from many sessions. Changing a word costs as much as changing a bit.
 pub(crate) struct ClassMask {
     lots: BTreeMap<usize, [u64; ClassSet::LOT_WORDS]>,
 }
@@ -447,7 +449,7 @@ impl Sessions {
         self.table.lock().open.get(&id.0).cloned()
     }
 
-    /// Those that are open.
+    /// The sessions that are open.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.table.lock().open.values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What the NIC keeps for one direct connection. Owned by the engine thread that polls it, so nothing here is shared.
+//! The NIC's state of one direct connection. The engine thread that polls it owns it, so nothing here is shared.
 
 use odafs_common::connect::Nonce;
 use odafs_common::direct::Request;
@@ -23,14 +23,14 @@ pub struct Connection {
 struct Attachment {
     session: Arc<Session>,
     keys: Keys,
-    /// Requests that the session has not counted yet.
+    /// Number of requests that the session has not counted yet.
     uncounted: u64,
-    /// The current key has served too many requests.
+    /// Whether the current key has served too many requests.
     worn_out: bool,
 }
 
 impl Attachment {
-    /// Requests are brought to the session's count in lots, so that connections do not fight over it.
+    /// Requests are reported to the session in lots, so that connections do not contend for its counter.
     const LOT: u64 = 64;
 
     fn count(&mut self) {
@@ -49,7 +49,7 @@ impl Drop for Attachment {
 }
 
 impl Connection {
-    /// A connection with this number (never 0) whose private data carried this nonce, freshly drawn.
+    /// A connection with this number (never 0) whose private data contained this nonce, freshly drawn.
     pub fn new(number: u32, nonce: Nonce) -> Connection {
         Connection {
             number,
@@ -71,24 +71,26 @@ impl Connection {
         &self.nonce
     }
 
-    /// The session that it is attached to.
+    /// The session to which it is attached.
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.attachment
             .as_ref()
             .map(|attachment| &attachment.session)
     }
 
-    /// Frames that its transfers have pinned, as it was last told.
+    /// Number of frames pinned by its transfers, as last reported.
     pub(crate) fn pins(&self) -> usize {
         self.pins
     }
 
-    /// So many frames are pinned by its transfers. Whoever keeps those says it before the next is let in.
+    /// Reports that this many frames are pinned by its transfers. The owner of the transfers calls this before the next
+    /// one is admitted.
     pub fn set_pins(&mut self, pins: usize) {
         self.pins = pins;
     }
 
-    /// Attaches it. Only once: a second time would reset the window, and all its requests could be replayed.
+    /// Attaches the connection. Only once: a second time would reset the window, and all its requests could be
+    /// replayed.
     pub(crate) fn attach(&mut self, session: Arc<Session>) {
         debug_assert!(self.attachment.is_none());
         let keys = session.keys();
@@ -101,7 +103,7 @@ impl Connection {
         });
     }
 
-    /// The key that the request must be sealed with; `None` if it is not from the session attached here.
+    /// The key with which the request must be sealed. `None` if the request does not belong to the attached session.
     pub(crate) fn key_for(&mut self, request: &Request) -> Option<&MacKey> {
         let attachment = self.attachment.as_mut()?;
         if !attachment.keys.is_current(&attachment.session) {
@@ -118,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// A request whose MAC has passed: takes its sequence number, and looks at the session.
+    /// Handles a request whose MAC has verified: records its sequence number, and checks the session.
     pub(crate) fn accept(&mut self, request: &Request, now: Nanos) -> Result<(), Exception> {
         if !self.window.accept(request.sequence) {
             return Err(Exception::Replayed);
@@ -144,13 +146,13 @@ impl Connection {
         self.denials.count(now);
     }
 
-    /// Is it not worth a MAC at the moment?
+    /// Whether a request is not worth a MAC at the moment.
     pub(crate) fn throttled(&self, now: Nanos) -> bool {
         now < self.denials.until
     }
 }
 
-/// Slows a connection down that keeps being denied, so that guessing costs the guesser more than the server.
+/// Slows down a connection that keeps being denied, so that guessing costs the client more than the server.
 #[derive(Default)]
 struct Denials {
     lately: u32,
@@ -158,11 +160,11 @@ struct Denials {
 }
 
 impl Denials {
-    /// Denials before the first pause.
+    /// Number of denials before the first pause.
     const FREE: u32 = 8;
-    /// The first pause; each further denial doubles it.
+    /// The first pause. Each further denial doubles it.
     const PAUSE: u64 = 1_000_000;
-    /// Longest pause: 2^10 times the first, about a second.
+    /// The longest pause: 2^10 times the first, about a second.
     const DOUBLINGS_MAX: u32 = 10;
 
     fn count(&mut self, now: Nanos) {

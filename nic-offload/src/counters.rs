@@ -1,4 +1,4 @@
-//! What a NIC counts.
+//! The counters of a NIC.
 
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
@@ -21,9 +21,9 @@ pub struct Counts {
     pub reads: u64,
     /// Bytes that they moved.
     pub bytes: u64,
-    /// TPT misses taken to the host.
+    /// TPT misses that the host had to answer.
     pub faults: u64,
-    /// Messages refused unread on connections that had been denied too often.
+    /// Messages refused unread, on connections that had been denied too often.
     pub throttled: u64,
     /// Connections attached to sessions.
     pub attached: u64,
@@ -39,7 +39,7 @@ impl Counts {
 }
 
 impl NicCounters {
-    /// All of them.
+    /// Reads refused, with any exception.
     pub fn snapshot(&self) -> Counts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {

@@ -1,7 +1,8 @@
-//! The engine: one thread that polls every connection, serves direct reads by itself and hands calls to the procedures.
+//! The engine: one thread that polls every connection, serves direct reads itself and passes calls to the procedures.
 //!
-//! It never blocks while there is work: what may block is a [`Job`] on the server's pool, and comes
-//! back through a queue. With nothing to do it spins for a configured time, then arms everything and sleeps.
+//! The engine never blocks while there is work. Work that may block is a [`Job`] on the server's pool, and its result
+//! comes back through a queue. With nothing to do, the engine polls for a configured time, then arms everything and
+//! sleeps.
 
 use std::io;
 
@@ -32,30 +33,30 @@ use rdma::RdmaLine;
 use returns::{CallOrigin, Returns};
 use rpc::RpcLine;
 
-/// How an engine spends its time, and its caps.
+/// How an engine spends its time, and its limits.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// How long it polls with nothing to do before it sleeps. Zero: it sleeps at once.
+    /// How long to poll without work before sleeping. Zero: sleep at once.
     pub spin: Nanos,
-    /// Connections at a time; more are rejected.
+    /// The most connections at a time. Further ones are rejected.
     pub connections_max: usize,
-    /// Messages that a peer may have under way to us on one connection.
+    /// The most messages that a peer may have under way on one connection.
     pub receives: u32,
-    /// Events taken from one connection before the next has its turn.
+    /// The most events that one connection may have in its turn.
     pub batch: u32,
-    /// Calls of one connection that may be with the workers at a time.
+    /// The most calls of one connection that the workers may have at a time.
     pub deferred_max: usize,
-    /// Frames that replies on their way may have pinned before a connection's next calls have to wait.
+    /// When replies under way have pinned this many frames, the connection's next calls wait.
     pub pins_max: usize,
     /// A connection that keeps frames pinned, or its answers waiting, for longer is closed.
     pub pinned_time_max: Nanos,
-    /// A direct connection that has not attached itself within this time is closed.
+    /// A direct connection that is not attached within this time is closed.
     pub attach_time_max: Nanos,
-    /// How long [`Stopper::stop`] waits for what is under way.
+    /// How long [`Stopper::stop`] waits for work under way.
     pub drain_time_max: Nanos,
-    /// Whether direct connections of other machines that ask for them are offered RDMA Reads.
+    /// Whether RDMA Reads are offered to direct connections of other machines that ask for them.
     pub remote_reads: bool,
-    /// RPC-over-RDMA connections.
+    /// The configuration of RPC-over-RDMA connections.
     pub rdma: RdmaConfig,
 }
 
@@ -79,29 +80,29 @@ impl Default for EngineConfig {
 
 /// What an engine serves.
 pub struct Serves {
-    /// The memory that replies may be written from.
+    /// The memory from which replies may be written.
     pub arena: Arc<Arena>,
-    /// Direct reads; `None` with `--direct off`.
+    /// The NIC, for direct reads. `None` with `--direct off`.
     pub nic: Option<Arc<Nic>>,
-    /// Calls.
+    /// The procedures.
     pub calls: Arc<dyn Calls>,
-    /// Where calls that may block go.
+    /// The pool for calls that may block.
     pub workers: Arc<dyn Workers>,
-    /// The life word that one-sided clients check; without it none is granted one-sided access.
+    /// The life word that one-sided clients check. Without it, none gets one-sided access.
     pub life: Option<Arc<LifeWord>>,
-    /// Frames for data on its way in ([`Strategy::AllPhysical`](crate::registration::Strategy)).
+    /// Frames for incoming data ([`Strategy::AllPhysical`](crate::registration::Strategy)).
     pub frames: Option<Arc<dyn Frames>>,
-    /// What is counted of RPC-over-RDMA.
+    /// The counters of RPC-over-RDMA.
     pub rdma: Arc<RdmaCounters>,
 }
 
-/// One engine. Made on any thread, run by one.
+/// An engine. Any thread may create it; one thread runs it.
 pub struct Engine {
     config: EngineConfig,
     serves: Serves,
     supply: Supply,
     listeners: Vec<Entrance>,
-    /// Freed places are filled again; a line's number never is.
+    /// Free places are reused. The number of a line never is.
     lines: Vec<Option<Line>>,
     vacant: Vec<usize>,
     /// The transport of each line.
@@ -112,21 +113,21 @@ pub struct Engine {
     backlog: Backlog,
     wake: Arc<WakeSet>,
     stopping: Arc<AtomicBool>,
-    /// Reply buffer of the call at hand.
+    /// Reply buffer of the present call.
     reply: Vec<u8>,
     /// When this round began.
     time: Nanos,
-    /// When listeners are looked at next.
+    /// When to look at the listeners next.
     accept_next: Nanos,
-    /// A connection was blocked in this round.
+    /// Whether a connection was blocked in this round.
     blocked: bool,
 }
 
-/// How often a busy engine looks for new connections: a system call, behind which every request waits.
+/// How often a busy engine looks for new connections. That is a system call, which delays every request.
 const ACCEPT_EVERY: Nanos = Nanos::from_millis(1);
-/// A look at the clock costs about as much as the rest of an idle round: one serves so many of them.
+/// A look at the clock costs about as much as the rest of an idle round, so one serves this many rounds.
 const ROUNDS_A_LOOK: u32 = 32;
-/// Connections taken from one listener at a time.
+/// The most connections that are accepted from one listener at a time.
 const ACCEPT_BATCH: usize = 16;
 /// Sleep of an engine with a blocked connection.
 const BLOCKED_NAP: Nanos = Nanos::from_millis(1);
@@ -136,12 +137,12 @@ const DEADLINE_NAP: Nanos = Nanos::from_secs(1);
 struct Entrance {
     listener: Box<dyn Listener>,
     transport: Transport,
-    /// Accepts that failed since one did not.
+    /// Number of failed accepts since the last success.
     failures: u32,
 }
 
 impl Entrance {
-    /// Says less and less often what does not change. The listener itself pauses.
+    /// Logs less and less often while nothing changes. The listener itself pauses.
     fn failed(&mut self, error: &io::Error) {
         self.failures = self.failures.saturating_add(1);
         if self.failures.is_power_of_two() {
@@ -151,7 +152,7 @@ impl Entrance {
     }
 }
 
-/// A connection, by what it is for.
+/// A connection, by its purpose.
 enum Line {
     Direct(Box<DirectLine>),
     Rpc(Box<RpcLine>),
@@ -159,7 +160,7 @@ enum Line {
 }
 
 impl Line {
-    /// Whether its turn would come to nothing, as far as a cheap look tells.
+    /// Whether a cheap check finds nothing for its turn.
     #[inline]
     fn rests(&mut self) -> bool {
         match self {
@@ -170,16 +171,16 @@ impl Line {
     }
 }
 
-/// What a turn at a line came to.
+/// The result of a line's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Something moved.
+    /// Something was done.
     Busy,
     /// Nothing to do.
     Idle,
-    /// Something waits for room at the peer or for the workers: no event may tell, look again soon.
+    /// Something waits for room at the peer or in the pool. Perhaps no event will report it, so look again soon.
     Blocked,
-    /// The connection is over.
+    /// The connection has ended.
     Dead,
 }
 
@@ -191,12 +192,12 @@ struct Now<'a> {
     returns: &'a Arc<Returns>,
     backlog: &'a Backlog,
     time: Nanos,
-    /// Nothing new is taken, only what is under way is ended.
+    /// Whether the engine stops: accept nothing new, and only finish what is under way.
     draining: bool,
 }
 
 impl Now<'_> {
-    /// Hands a call to the workers, as soon as they have room. Something comes back for it, whatever becomes of it.
+    /// Passes a call to the workers, as soon as they have room. Something comes back for it in any case.
     fn defer(&self, job: Job, place: CallOrigin, syncs: bool) {
         let errand = Errand {
             connection: place.number,
@@ -206,18 +207,18 @@ impl Now<'_> {
         self.backlog.submit(errand, &*self.serves.workers);
     }
 
-    /// Whether the connection of this number has calls for which the workers have had no room: it takes no more.
+    /// Whether this connection has calls for which the workers have had no room. If so, it accepts no more.
     fn holds_back(&self, number: u64) -> bool {
         self.backlog.holds(number)
     }
 }
 
-/// How many connections an engine has, by transport.
+/// The number of connections of an engine, by transport.
 #[derive(Debug, Default)]
 pub struct OpenConnections([AtomicU64; Transport::ALL.len()]);
 
 impl OpenConnections {
-    /// Those over this transport.
+    /// The number of connections over this transport.
     pub fn over(&self, transport: Transport) -> u64 {
         self.0[transport as usize].load(Ordering::Relaxed)
     }
@@ -236,8 +237,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Stops accepting and reading; what is under way is answered (within the drain time), then [`Engine::run`]
-    /// returns.
+    /// Stops accepting and reading. Calls under way are answered (within the drain time), then [`Engine::run`] returns.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake.wake();
@@ -275,7 +275,7 @@ impl Engine {
         })
     }
 
-    /// Takes connections from this listener too.
+    /// Accepts connections from this listener too.
     pub fn listen(
         &mut self,
         mut listener: Box<dyn Listener>,
@@ -290,7 +290,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends this engine.
+    /// A handle to end this engine.
     pub fn stopper(&self) -> Stopper {
         Stopper {
             stopping: Arc::clone(&self.stopping),
@@ -298,17 +298,17 @@ impl Engine {
         }
     }
 
-    /// Connections at present.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.lines.len() - self.vacant.len()
     }
 
-    /// The same by transport, for other threads.
+    /// Number of connections by transport, for other threads.
     pub fn open_connections(&self) -> &Arc<OpenConnections> {
         &self.open
     }
 
-    /// Serves until stopped.
+    /// Serves until it is stopped.
     pub fn run(&mut self) {
         let mut idle_since = None;
         let mut idle_rounds = 0u32;
@@ -334,13 +334,13 @@ impl Engine {
         self.drain();
     }
 
-    /// One round: everything that is there is looked at once. False: there was nothing.
+    /// One round: looks at everything once. Returns false if there was nothing to do.
     pub fn poll_once(&mut self) -> bool {
         self.time = clock::now();
         self.round()
     }
 
-    /// The round itself, at the time that was looked up last.
+    /// The round itself, with the time of the last look at the clock.
     fn round(&mut self) -> bool {
         let accepted = self.accept();
         let returned = self.deliver();
@@ -349,7 +349,7 @@ impl Engine {
         accepted || returned || handed || moved
     }
 
-    /// Looks for new connections. That takes a system call for each listener, so not in every round.
+    /// Looks for new connections. That takes a system call for each listener, so it does not happen in every round.
     fn accept(&mut self) -> bool {
         if self.time < self.accept_next {
             return false;
@@ -377,7 +377,7 @@ impl Engine {
         any
     }
 
-    /// Hands what the workers have finished to the connections that asked for it.
+    /// Passes the results of the workers to the connections that asked for them.
     fn deliver(&mut self) -> bool {
         let Engine {
             config,
@@ -460,7 +460,7 @@ impl Engine {
         busy
     }
 
-    /// Ends a connection: its pins are released, its place is free.
+    /// Ends a connection: releases its pins and frees its place.
     fn reap(&mut self, at: usize) {
         if let Some(line) = self.lines[at].take() {
             self.vacant.push(at);
@@ -479,7 +479,7 @@ impl Engine {
     /// Arms everything and sleeps until something happens.
     fn sleep(&mut self) {
         self.wake.prepare();
-        // What came before the preparation may have woken nobody.
+        // Events before the preparation may have woken nobody.
         self.accept_next = Nanos(0);
         if self.accept() {
             return;
@@ -495,7 +495,7 @@ impl Engine {
         }
     }
 
-    /// How long to sleep at most: what is blocked or has a deadline may not be told by any event.
+    /// The longest time to sleep: for blocked connections and for deadlines there may be no event.
     fn look_again(&self) -> Option<Nanos> {
         let deadlines = self.lines.iter().flatten().any(|line| match line {
             Line::Direct(line) => line.has_deadline(),
@@ -503,7 +503,7 @@ impl Engine {
             Line::Rdma(line) => line.has_deadline(),
         });
         let patience = self.listeners.iter().filter_map(|e| e.listener.patience());
-        // The workers' room is told of by the end of their calls, and those may be another's.
+        // The end of their calls reports room at the workers, and those calls may belong to others.
         match (self.blocked || !self.backlog.is_empty(), deadlines) {
             (true, _) => Some(BLOCKED_NAP),
             (false, true) => Some(DEADLINE_NAP),
@@ -511,7 +511,7 @@ impl Engine {
         }
     }
 
-    /// Ends what is under way, takes nothing new, and closes every connection.
+    /// Finishes what is under way, accepts nothing new, and closes every connection.
     fn drain(&mut self) {
         self.listeners.clear();
         let until = clock::now() + self.config.drain_time_max;

@@ -1,7 +1,7 @@
-//! The host's VM module as the NIC sees it (paper 004, IV-A.1): five calls, two ways to make them.
+//! The host's VM module as the NIC sees it (paper 004, IV-A.1): five calls, and two ways to make them.
 //!
-//! [`SharedVm`] touches the host's state with atomics; [`QueuedVm`] posts each call to a queue that a host thread
-//! serves, as a NIC that cannot lock host memory must. What both cost is the paper's `T2 = k x (Texc + TVM)`.
+//! [`SharedVm`] accesses the host's state with atomics. [`QueuedVm`] posts each call to a queue that a host thread
+//! serves, as a NIC that cannot lock host memory must do. Their cost is the paper's `T2 = k x (Texc + TVM)`.
 
 use odafs_common::exception::Exception;
 use odafs_common::reference::{Epoch, Handle};
@@ -14,31 +14,32 @@ mod queued;
 
 pub use queued::QueuedVm;
 
-/// What the NIC asks of the host.
+/// The NIC's calls to the host.
 pub trait HostVm: Send + Sync {
-    /// The TPT has no (usable) entry: is what the handle covers still resident and handed out? The entry carries the
-    /// export's epoch, taken under the page's lock. [`Exception::NotResident`] otherwise.
+    /// Called if the TPT has no usable entry. Returns the entry if what the handle covers is still resident and handed
+    /// out. The entry has the export's epoch, taken with the page's lock held. Otherwise [`Exception::NotResident`].
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception>;
 
-    /// May the NIC keep what [`fault`](Self::fault) says of the handle? Not where no stamp tells it when that ceases to
-    /// be true: such entries the host alone enters and removes. Answered at once, from the handle alone.
+    /// Whether the NIC may keep what [`fault`](Self::fault) returns for the handle. It may not if no stamp tells when
+    /// the entry ceases to be true; only the host enters and removes such entries. Answered at once, from the handle
+    /// alone.
     fn may_keep(&self, handle: Handle) -> bool;
 
-    /// Pins the entry's frame if its content is still that of both epochs: the client's and the entry's own.
-    /// [`Exception::Stale`] if not; [`Exception::Busy`] after a bounded number of tries.
+    /// Pins the entry's frame if its content is still that of both epochs, the client's and the entry's own. Otherwise
+    /// [`Exception::Stale`], or [`Exception::Busy`] after a bounded number of tries.
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<Pinned, Exception>;
 
-    /// Ends a [`lock`](Self::lock). To drop the pin does the same, at once and for nothing.
+    /// Ends a [`lock`](Self::lock). Dropping the pin does the same at once, and costs nothing.
     fn unlock(&self, pin: Pinned);
 
-    /// The frame was read: pageout shall know.
+    /// The frame was read. Pageout uses this.
     fn reference(&self, frame: FrameNumber);
 
-    /// The frame was written. (Direct writes are not offered; frames of stores without a cache use it.)
+    /// The frame was written. (Direct writes are not offered; frames of stores without a cache use this.)
     fn dirty(&self, frame: FrameNumber);
 }
 
-/// The host's page cache, as its VM module needs it.
+/// What the VM module needs of the host's page cache.
 pub trait PageCache: Send + Sync {
     /// See [`HostVm::fault`].
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception>;
@@ -64,14 +65,14 @@ where
     }
 }
 
-/// The host's state reached directly: atomics in the arena's frame table, and the page cache's own lookup on a fault.
+/// Direct access to the host's state: atomics in the arena's frame table, and the page cache's own lookup on a fault.
 pub struct SharedVm {
     arena: Arc<Arena>,
     pages: Arc<dyn PageCache>,
 }
 
 impl SharedVm {
-    /// Over this arena and this page cache.
+    /// For this arena and this page cache.
     pub fn new(arena: Arc<Arena>, pages: Arc<dyn PageCache>) -> SharedVm {
         SharedVm { arena, pages }
     }

@@ -1,5 +1,5 @@
-//! What the server's network adapter does: it verifies direct reads, translates, checks and pins, and moves the data;
-//! and it hands calls to the procedures. Everything but the engine's loop is sans-IO.
+//! The work of the server's network adapter: it verifies direct reads, translates, checks and pins, and moves the data;
+//! and it passes calls to the procedures. Only the engine's loop does IO.
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]

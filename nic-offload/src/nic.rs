@@ -1,4 +1,5 @@
-//! The NIC's judgement of a direct read: verify, translate, check, pin. Sans-IO: bytes and the time in, a verdict out.
+//! The NIC's check of a direct read: verify, translate, check, pin. No IO: bytes and the time go in, a verdict comes
+//! out.
 
 use odafs_common::connect::Nonce;
 use odafs_common::direct::{Attach, Attached, Completion, ExposedMemory, Grant, Request, opcode};
@@ -20,16 +21,17 @@ use crate::counters::NicCounters;
 use crate::host_vm::HostVm;
 use crate::tpt::{Tpt, TptEntry};
 
-/// Sizes and caps of a NIC.
+/// Sizes and limits of a NIC.
 #[derive(Clone, Debug)]
 pub struct NicConfig {
-    /// Slots of the TPT, 64 bytes each; rounded up to a power of two. With room for every handle there are no misses.
+    /// Number of slots of the TPT, 64 bytes each, rounded up to a power of two. With room for every handle there are no
+    /// misses.
     pub tpt_entries: usize,
-    /// Slots in a set of the TPT; rounded up to a power of two.
+    /// Number of slots in a set of the TPT, rounded up to a power of two.
     pub tpt_ways: usize,
-    /// Sessions at a time.
+    /// The most sessions at a time.
     pub sessions_max: usize,
-    /// Frames that the transfers of one connection may have pinned at a time; more are `Busy`.
+    /// The most frames that the transfers of one connection may have pinned at a time. Further reads are `Busy`.
     pub pins_max: u32,
 }
 
@@ -44,28 +46,28 @@ impl Default for NicConfig {
     }
 }
 
-/// What shall be done about a message.
+/// What to do about a message.
 #[derive(Debug)]
 #[must_use]
 pub enum Verdict<R = Transfer> {
-    /// Of [`Nic::receive`]: move this data, then answer with [`Nic::complete`] and end it with [`Nic::finish`]. Of
-    /// [`Nic::authenticate`]: go on with [`Nic::translate`].
+    /// From [`Nic::receive`]: move this data, then answer with [`Nic::complete`] and end the transfer with
+    /// [`Nic::finish`]. From [`Nic::authenticate`]: continue with [`Nic::translate`].
     Read(R),
-    /// The connection is to be attached: answer with [`Nic::attached`].
+    /// Attach the connection, and answer with [`Nic::attached`].
     Attach(AttachRequest),
     /// Send this answer (a refusal).
     Refused([u8; Completion::BYTES]),
-    /// Refused to be attached: this is the answer.
+    /// The connection is not attached. Send this answer.
     NotAttached([u8; Attached::BYTES]),
 }
 
-/// A read whose MAC has passed, and whose sequence number is taken. What it names is on its way into the cache, so
-/// another message can be judged meanwhile.
+/// A read whose MAC has verified and whose sequence number is recorded. What it names is being prefetched, so another
+/// message can be checked meanwhile.
 #[derive(Debug)]
 #[must_use]
 pub struct Authentic(Request);
 
-/// A read that was let in.
+/// An admitted read.
 #[derive(Debug)]
 #[must_use]
 pub struct Transfer {
@@ -73,51 +75,51 @@ pub struct Transfer {
     pub frame: Pinned,
     /// First byte within the frame.
     pub offset: u32,
-    /// How many bytes are moved.
+    /// Number of bytes to move.
     pub length: u32,
-    /// Where the data goes.
+    /// The place of the data.
     pub answer: DataTarget,
-    /// The sink has room for marks.
+    /// Whether the sink has room for marks.
     pub marked: bool,
-    /// Of the request.
+    /// The sequence number of the request.
     pub sequence: u64,
 }
 
-/// Where the data of a read goes.
+/// The place of a read's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataTarget {
-    /// Behind the completion, in the same message.
+    /// After the completion, in the same message.
     Inline,
-    /// Into the client's memory, ahead of the completion.
+    /// In the client's memory, before the completion.
     Sink(Remote),
 }
 
-/// An attach whose MAC has passed.
+/// An attach whose MAC has verified.
 #[derive(Debug)]
 #[must_use]
 pub struct AttachRequest {
     session: Arc<Session>,
     client: Nonce,
-    /// Asked for by the client and granted to the session: expose the arena before answering.
+    /// Whether one-sided access was asked for and granted: expose the arena before answering.
     pub one_sided: bool,
 }
 
-/// A network adapter in software: the TPT, the sessions, and the judgement over direct reads. Shared by the engines
-/// that serve its export.
+/// A network adapter in software: the TPT, the sessions, and the checks of direct reads. The engines that serve its
+/// export share it.
 pub struct Nic {
     config: NicConfig,
     arena: Arc<Arena>,
     host: Arc<dyn HostVm>,
     tpt: Tpt,
     sessions: Sessions,
-    /// Verified against when there is no session, so that it takes as long as when there is.
+    /// The key for verification without a session, which must take as long as with one.
     dummies: [MacKey; 2],
     feedback: AtomicU64,
     counters: NicCounters,
 }
 
 impl Nic {
-    /// A NIC over this arena, which asks this host.
+    /// A NIC over this arena, with this host.
     pub fn new(config: NicConfig, arena: Arc<Arena>, host: Arc<dyn HostVm>) -> Nic {
         let mut secret = [0; 32];
         entropy::fill(&mut secret);
@@ -144,27 +146,27 @@ impl Nic {
         &self.host
     }
 
-    /// What it did so far.
+    /// The counters.
     pub fn counters(&self) -> &NicCounters {
         &self.counters
     }
 
-    /// The word on the server's cache (packed by `Feedback::pack`) that rides on completions from now on.
+    /// The report on the server's cache (packed by `Feedback::pack`) that completions carry from now on.
     pub fn set_feedback(&self, word: u64) {
         self.feedback.store(word, Ordering::Relaxed);
     }
 
-    /// `tpt_enter`: the host handed this out. Called under the page's lock.
+    /// `tpt_enter`: the host has handed this out. Called with the page's lock held.
     pub fn tpt_enter(&self, handle: Handle, entry: TptEntry) {
         self.tpt.enter(handle, entry);
     }
 
-    /// `tpt_remove`: what the handle covered is gone. The revocation itself is the frame's stamp.
+    /// `tpt_remove`: what the handle covered is gone. The frame's stamp is the revocation itself.
     pub fn tpt_remove(&self, handle: Handle) {
         self.tpt.remove(handle);
     }
 
-    /// `tpt_protect`: others may read it now.
+    /// `tpt_protect`: other readers may read it now.
     pub fn tpt_protect(&self, handle: Handle, class: ReaderClass) {
         self.tpt.protect(handle, class);
     }
@@ -172,7 +174,7 @@ impl Nic {
     /// Opens a session.
     ///
     /// # Errors
-    /// There are too many.
+    /// The most sessions are open.
     pub fn open_session(&self, new: NewSession) -> Result<Arc<Session>, TooManySessions> {
         self.open_numbered(self.number_session()?, new)
     }
@@ -185,10 +187,10 @@ impl Nic {
         self.sessions.number()
     }
 
-    /// Opens the session that has this number.
+    /// Opens the session with this number.
     ///
     /// # Errors
-    /// There are too many.
+    /// The most sessions are open.
     pub fn open_numbered(
         &self,
         number: NumberedSession,
@@ -207,7 +209,7 @@ impl Nic {
         self.sessions.count()
     }
 
-    /// Ends a session: its requests are `Revoked` from now on. False: there was none.
+    /// Ends a session. From now on its requests are `Revoked`. Returns false if there was none.
     pub fn close_session(&self, id: SessionId) -> bool {
         self.sessions.close(id).is_some()
     }
@@ -219,12 +221,12 @@ impl Nic {
             .rekey(generation, now)
     }
 
-    /// Lets a session read frames of a class; false when there is no such session or class.
+    /// Lets a session read frames of a class. Returns false if there is no such session or class.
     pub fn admit(&self, id: SessionId, class: ReaderClass) -> bool {
         self.session(id).is_some_and(|session| session.admit(class))
     }
 
-    /// Lets no session read frames of these classes any more: nothing that is valid is of them.
+    /// Takes the right to read frames of these classes from all sessions. Nothing valid may be of them.
     pub fn expel(&self, classes: &[ReaderClass]) {
         let gone = ClassMask::of(classes);
         for session in self.sessions.all() {
@@ -232,7 +234,7 @@ impl Nic {
         }
     }
 
-    /// Judges a message of a direct connection.
+    /// Checks a message of a direct connection.
     pub fn receive(&self, connection: &mut Connection, message: &[u8], now: Nanos) -> Verdict {
         match self.authenticate(connection, message, now) {
             Verdict::Read(admitted) => match self.translate(connection, admitted, now) {
@@ -245,7 +247,7 @@ impl Nic {
         }
     }
 
-    /// As [`Nic::receive`], up to what needs the pages: of a read, its MAC and its sequence number.
+    /// As [`Nic::receive`], but stops before the pages are needed: of a read, checks the MAC and the sequence number.
     pub fn authenticate(
         &self,
         connection: &mut Connection,
@@ -277,11 +279,11 @@ impl Nic {
             })
     }
 
-    /// Translates, checks and pins what was let in: then move the data, answer with [`Nic::complete`] and end it with
-    /// [`Nic::finish`].
+    /// Translates, checks and pins an admitted read. Then move the data, answer with [`Nic::complete`] and end the
+    /// transfer with [`Nic::finish`].
     ///
     /// # Errors
-    /// The answer to be sent instead, a refusal.
+    /// The refusal to send instead.
     pub fn translate(
         &self,
         connection: &mut Connection,
@@ -306,7 +308,8 @@ impl Nic {
         self.refuse(exception, sequence)
     }
 
-    /// A guarded read, up to its MAC and sequence number. The order is the security argument: docs/SECURITY.md.
+    /// Checks a guarded read's MAC and sequence number. The order of the checks is the security argument:
+    /// docs/SECURITY.md.
     fn authenticate_read(
         &self,
         connection: &mut Connection,
@@ -325,13 +328,13 @@ impl Nic {
             return Err(refuse(Exception::Denied));
         }
         connection.accept(&request, now).map_err(refuse)?;
-        // The frame's lines come while the entry's does, not after it, nor before: they are many.
+        // Prefetch the frame's lines together with the entry's: not later, and not earlier, because there are many.
         self.tpt.prefetch(request.handle);
         self.arena.prefetch(request.address, request.length);
         Ok(Authentic(request))
     }
 
-    /// The same read, up to the pinned frame.
+    /// Finishes the checks of the read, and pins the frame.
     fn let_in(
         &self,
         connection: &mut Connection,
@@ -364,8 +367,7 @@ impl Nic {
         }
     }
 
-    /// Translates, checks and pins. An entry older than the reference may have missed news: then the host is asked,
-    /// once.
+    /// Translates, checks and pins. An entry older than the reference may be outdated; then the host is asked, once.
     fn pin(&self, request: &Request, session: &Session) -> Result<Pinned, Exception> {
         if request.epoch > self.arena.current_epoch() {
             return Err(Exception::Stale);
@@ -402,7 +404,7 @@ impl Nic {
         self.host.lock(entry, request.epoch)
     }
 
-    /// The completion of a transfer; for [`DataTarget::Inline`], its data follows.
+    /// The completion of a transfer. For [`DataTarget::Inline`], its data follows.
     pub fn complete(&self, transfer: &Transfer) -> [u8; Completion::BYTES] {
         self.completion(
             Ok(transfer.length),
@@ -411,7 +413,7 @@ impl Nic {
         )
     }
 
-    /// The data has left the frame, and the completion is posted or will be.
+    /// The data has left the frame, and the completion has been or will be posted.
     pub fn finish(&self, transfer: Transfer) {
         self.counters.completed(transfer.length);
         self.host.reference(transfer.frame.frame());
@@ -448,7 +450,7 @@ impl Nic {
         completion.encode()
     }
 
-    /// An attach: the MAC first, as for reads. The answer to a bad one is no completion but a refused attach.
+    /// Checks an attach: the MAC first, as for reads. The answer to a bad one is a refused attach, not a completion.
     fn attach(&self, connection: &Connection, message: &[u8]) -> Result<AttachRequest, Exception> {
         let (attach, tag) = Attach::parse(message).ok_or(Exception::Denied)?;
         let session = self.session(SessionId(attach.session));
@@ -468,8 +470,8 @@ impl Nic {
         })
     }
 
-    /// Attaches the connection and gives the answer. `exposed`: where that is, if the request was for one-sided
-    /// access and the fabric could expose the arena.
+    /// Attaches the connection, and returns the answer. `exposed` is the place of the arena, if the request was for
+    /// one-sided access and the fabric could expose it.
     pub fn attached(
         &self,
         connection: &mut Connection,
@@ -493,7 +495,7 @@ impl Nic {
     }
 }
 
-/// Does the entry cover what the request wants, and does it want anything?
+/// Whether the entry covers what the request wants, which must be something.
 fn covers(entry: &TptEntry, request: &Request) -> bool {
     let end = entry.address.checked_add(entry.length.into());
     let wanted = request.address.checked_add(request.length.into());
@@ -502,7 +504,7 @@ fn covers(entry: &TptEntry, request: &Request) -> bool {
         && matches!((wanted, end), (Some(wanted), Some(end)) if wanted <= end)
 }
 
-/// The sequence number of a read, where it would be; 0 in what is too short for one.
+/// The sequence number at its place in a read, or 0 if the message is too short.
 fn sequence_of(message: &[u8]) -> u64 {
     message.get(16..24).map_or(0, |bytes| {
         u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))

@@ -1,9 +1,9 @@
 //! Memory for RDMA on behalf of calls, by the registration strategies of "Designing NFS with RDMA for Security,
 //! Performance and Scalability" (section 4.3).
 //!
-//! Registration is expensive because of the device: it must be told of each page, and the pages must be pinned. A
-//! fabric in software needs neither, so there the strategies differ only in how they allocate memory. [`Costs`] adds
-//! the price again, to compare them.
+//! Registration is expensive because the device must be told each page, and the pages must be pinned. A fabric in
+//! software needs neither, so there the strategies differ only in how they allocate memory. [`Costs`] models the price,
+//! to compare them.
 //!
 //! | strategy | memory | when the price is paid |
 //! |---|---|---|
@@ -42,7 +42,7 @@ pub enum Strategy {
     AllPhysical,
 }
 
-/// What must be told of registrations.
+/// What must be told about registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adapter {
     /// Software, for which registrations cost nothing. [`Costs`] are charged instead.
@@ -147,22 +147,22 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What all registrars of an engine share.
+/// The state that all registrars of an engine share.
 #[derive(Clone)]
 pub struct Supply {
-    /// Where frames come from. Where it has none, [`Strategy::AllPhysical`] is [`Strategy::Cached`].
+    /// The source of frames. Without one, [`Strategy::AllPhysical`] is [`Strategy::Cached`].
     frames: Option<Arc<dyn Frames>>,
     /// Their arena.
     arena: Arc<Arena>,
-    /// Most memory of all connections together, in bytes; 256 MiB by default.
+    /// The most memory of all connections together, in bytes; 256 MiB by default.
     budget: Arc<Budget>,
-    /// Who waits for some of them.
+    /// The connections that wait for some.
     queue: Arc<Queue>,
     counters: Arc<RegistrationCounters>,
 }
 
 impl Supply {
-    /// At most `bytes_max` for all connections, and frames of `arena` beside them.
+    /// At most `bytes_max` bytes for all connections, and frames of `arena` besides.
     pub fn new(
         frames: Option<Arc<dyn Frames>>,
         arena: Arc<Arena>,
@@ -178,7 +178,7 @@ impl Supply {
         }
     }
 
-    /// Bytes that connections have: in use, or idle.
+    /// Bytes that connections have, in use or idle.
     pub fn used(&self) -> usize {
         self.budget.used()
     }

@@ -1,8 +1,8 @@
 //! The translation and protection table: what the NIC knows about the pages that were handed out (paper 004, IV-A.2).
 //!
-//! A set-associative cache of bounded size. Readers take no lock; writers lock the set's stripe. A miss is never wrong,
-//! only slower: the host's VM module has the last word. Nor can a stale entry do harm: a frame's stamp has moved past
-//! its epoch.
+//! A set-associative cache of bounded size. Readers take no lock; writers lock the stripe of the set. A miss is never
+//! wrong, only slower, because the host's VM module has the last word. A stale entry does no harm either: the frame's
+//! stamp has moved past its epoch.
 
 mod slot;
 
@@ -13,20 +13,20 @@ use odafs_fabric::sync::Mutex;
 use crate::capability::ReaderClass;
 use slot::{Found, Slot, WORDS};
 
-/// What the table says of a handle.
+/// The table's entry for a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TptEntry {
-    /// The frame that holds it.
+    /// The frame that contains it.
     pub frame: FrameNumber,
     /// Arena offset of the first byte covered.
     pub address: u64,
-    /// Valid bytes from there; never beyond the frame's end.
+    /// Number of valid bytes from there, never beyond the frame's end.
     pub length: u32,
     /// Access key.
     pub key: AccessKey,
-    /// Epoch at which, under the page's lock, frame and content were seen to belong together.
+    /// Epoch at which, with the page's lock held, frame and content were seen to belong together.
     pub epoch: Epoch,
-    /// Who may read it.
+    /// The readers.
     pub class: ReaderClass,
 }
 
@@ -59,7 +59,7 @@ pub struct Tpt {
     set_mask: usize,
     set_shift: u32,
     slots: Box<[Slot]>,
-    /// Writers of the sets `n % STRIPES`; holds the CLOCK hand.
+    /// The writers' locks of the sets `n % STRIPES`. Each contains the CLOCK hand.
     stripes: Box<[Mutex<usize>]>,
 }
 
@@ -84,7 +84,7 @@ impl Tpt {
         }
     }
 
-    /// Slots.
+    /// Number of slots.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -114,7 +114,7 @@ impl Tpt {
         (0..self.ways).map(move |i| base + ((first + i) & mask))
     }
 
-    /// Fetches the line in which the entry of `handle` is most likely to be.
+    /// Prefetches the line that most likely has the entry of `handle`.
     #[inline]
     pub fn prefetch(&self, handle: Handle) {
         let (base, first) = self.place(handle);
@@ -134,8 +134,8 @@ impl Tpt {
         None
     }
 
-    /// `tpt_enter`: adds the entry, or replaces the handle's older one. When the set is full, one that was not used
-    /// lately goes. A younger entry of the handle stays: the caller has been overtaken.
+    /// `tpt_enter`: adds the entry, or replaces the handle's older one. If the set is full, evicts one that was not
+    /// used lately. A younger entry of the handle stays, because it has overtaken the caller.
     pub fn enter(&self, handle: Handle, entry: TptEntry) {
         let (base, first) = self.place(handle);
         let tag = Self::tag(handle);

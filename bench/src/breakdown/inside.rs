@@ -41,7 +41,7 @@ use crate::random::Random;
 
 const PAGE: usize = 4096;
 
-/// How many at a time are timed together.
+/// Number of repetitions that are timed together.
 const BATCH: usize = 256;
 
 /// Bytes of the file whose pages are read for T_FS: all of them stay resident.
@@ -54,7 +54,7 @@ const MACS: [(&str, MacAlgorithm); 2] = [
     ("blake3", MacAlgorithm::Blake3),
 ];
 
-/// What the terms work on.
+/// The arena, NIC and export on which the terms are measured.
 pub struct Inside {
     arena: Arc<Arena>,
     entries: Arc<Vec<TptEntry>>,
@@ -67,7 +67,7 @@ impl Inside {
     /// An arena of published frames, and an export of a file in memory.
     ///
     /// # Errors
-    /// There is not that much memory.
+    /// There is not enough memory.
     pub fn new(set_bytes: u64) -> Result<Self> {
         let arena = arena((set_bytes / PAGE as u64) as u32)?;
         let page = vec![7; PAGE];
@@ -95,7 +95,7 @@ impl Inside {
         })
     }
 
-    /// Page size behind the arena.
+    /// Page size of the memory of the arena, in bytes.
     pub fn backing_bytes(&self) -> u64 {
         u64::from(self.arena.backing_bytes())
     }
@@ -187,8 +187,8 @@ impl Inside {
         )
     }
 
-    /// The NIC's whole judgement of a good request: verify, translate, check, pin, complete, unpin. With `misses`,
-    /// its table has room for a sixteenth of the pages, and asks the host about the others.
+    /// All that the NIC does for a valid request: verify, translate, check, pin, complete, unpin. With `misses`, its
+    /// table has room for a sixteenth of the pages, and the NIC asks the host about the others.
     fn judge_term(&self, name: &str, mac: MacAlgorithm, queued: bool, misses: bool) -> Term<'_> {
         let room = if misses {
             self.entries.len() / 16
@@ -211,7 +211,7 @@ impl Inside {
         }
     }
 
-    /// The NIC's whole judgement of a request whose reference is out of date.
+    /// All that the NIC does for a request whose reference is stale.
     fn stale_term(&self, name: &str, mac: MacAlgorithm) -> Term<'_> {
         let mut nic = Judge::new(self, mac, self.vm(false), self.entries.len() * 2);
         let outdated = || {
@@ -286,7 +286,7 @@ impl Inside {
 }
 
 impl Inside {
-    /// The server's whole part of an RPC of a resident page, but for the transport.
+    /// All that the server does for an RPC that reads a resident page, except the transport.
     fn call_term(&self, size: usize) -> Term<'_> {
         let who = Credential::of_this_process();
         let odafs = Odafs::new(Arc::clone(&self.export), SessionPolicy::default());
@@ -524,7 +524,7 @@ impl Judge {
         }
     }
 
-    /// Judges requests for what is drawn, which must all be let in, or all refused.
+    /// Judges requests for random entries. All must be admitted, or all refused.
     fn judge(
         &mut self,
         time: Duration,

@@ -1,10 +1,9 @@
 //! `odafs bench breakdown`: the terms that a read's time is made of, each
 //! alone (paper 004, Table II).
 //!
-//! Terms inside one processor are timed in batches, because one alone is
-//! shorter than a look at the clock is precise: what is given is the mean of a
-//! batch, the median over the batches. Terms between client and server are
-//! timed one by one.
+//! Terms within one process are timed in batches, because a single one is shorter than the resolution of the clock. The
+//! figure is the mean of a batch, and the median over the batches. Terms between client and server are timed one by
+//! one.
 
 mod inside;
 mod outside;
@@ -54,9 +53,9 @@ pub struct Row {
 /// What `odafs bench breakdown --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
     /// `breakdown`.
     pub bench: &'static str,
@@ -78,10 +77,10 @@ struct Term<'a> {
     measure: Box<dyn FnMut(Duration) -> Result<(u64, f64)> + 'a>,
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
-/// Memory could not be had, or a server not be started or reached.
+/// There is not enough memory, or a server cannot be started or reached.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here();
     tick("preparing");

@@ -13,10 +13,10 @@ use crate::histogram::Latencies;
 use crate::process::{Fabric, ServerPlan, ServerProcess};
 use crate::scratch::Scratch;
 
-/// A server that sleeps between the terms, as in the latency bench.
+/// How long the server polls before it sleeps, as in the latency bench.
 const SPIN: Duration = Duration::from_millis(20);
 
-/// Pages of the file whose references are made stale.
+/// Number of pages whose references are made stale.
 const PAGES: usize = 2048;
 
 const PAGE: usize = 4096;
@@ -29,7 +29,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Starts them on a small file.
+    /// Starts servers of a small file.
     pub fn new(plan: &Plan, placement: Option<&Placement>) -> Result<Self> {
         let directory =
             Scratch::for_bytes((PAGES * PAGE) as u64).context("cannot make a directory")?;
@@ -113,9 +113,8 @@ impl Outside {
         Ok((latencies.len(), latencies.at(0.5) as f64))
     }
 
-    /// References to all pages are learned, another client writes every page,
-    /// and each is read by its old reference: the client's own measure of a
-    /// refused try is taken.
+    /// Learns the references of all pages, lets another client write every page, and reads each by its old reference.
+    /// Returns the number of refused attempts, and how long one takes by the client's own measurement.
     fn stale(&self, spin: &str, route: Route, time: Duration) -> Result<(u64, f64)> {
         let reader = self.connect(spin, route)?;
         let writer = self.connect(spin, Route::Rpc)?;

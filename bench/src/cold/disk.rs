@@ -1,4 +1,4 @@
-//! A file on a disk, out of the kernel's memory when that is wanted.
+//! A file on a disk, which can be dropped from the kernel's page cache.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -15,18 +15,18 @@ use crate::scratch::Scratch;
 /// The file's name in the served directory.
 pub const FILE: &str = "file";
 
-/// The file, which goes with this value.
+/// The file. Dropping this removes it.
 pub struct OnDisk {
     file: File,
     directory: Scratch,
 }
 
 impl OnDisk {
-    /// Writes it in a directory of its own below `base`, or below the directory for temporary files if that is on a disk,
-    /// else `/var/tmp`.
+    /// Writes the file in its own directory below `base`, or below the directory for temporary files if that is on a
+    /// disk, else below `/var/tmp`.
     ///
     /// # Errors
-    /// It cannot be written, or would be in memory.
+    /// The file cannot be written, or would be in memory.
     pub fn write(base: Option<&Path>, bytes: u64, tick: &mut dyn FnMut(&str)) -> Result<Self> {
         let base = match base {
             Some(base) => base.to_owned(),
@@ -48,29 +48,30 @@ impl OnDisk {
         let path = directory.path().join(FILE);
         let wrote = progress::percents("writing the file", bytes, tick);
         local::write_random(&path, bytes, wrote).with_context(cannot)?;
-        // A server that root runs serves callers over TCP as nobody.
+        // If root runs the server, callers over TCP act as nobody.
         let all = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
         all(directory.path(), 0o755).and_then(|()| all(&path, 0o644))?;
         let file = File::open(&path)?;
         Ok(Self { file, directory })
     }
 
-    /// Drops it from the kernel's page cache: whoever reads it next, reads it from the disk. Nobody has it mapped.
+    /// Drops the file from the kernel's page cache, so that the next reader reads it from the disk. Nobody has it
+    /// mapped.
     ///
     /// # Errors
-    /// What the calls say.
+    /// The file cannot be synced, or the kernel refused to drop it.
     pub fn forget(&self) -> io::Result<()> {
         // What is not on the disk yet would stay.
         self.file.sync_all()?;
         Ok(fadvise(&self.file, 0, None, Advice::DontNeed)?)
     }
 
-    /// The directory.
+    /// The directory that holds the file.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Another open file of it, for system calls.
+    /// Opens the file again, for system calls.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -79,7 +80,7 @@ impl OnDisk {
     }
 }
 
-/// Whether files below a directory are held by nothing but memory: tmpfs or ramfs.
+/// Whether a directory is in a file system that is only in memory: tmpfs or ramfs.
 fn is_memory(directory: &Path) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;

@@ -1,10 +1,11 @@
-//! `odafs bench cold`: reads of what is in nobody's memory.
+//! `odafs bench cold`: reads of files that are in no cache.
 //!
-//! A file lies on a disk. For each row of a round it is dropped from the kernel's page cache, a new server is started on it,
-//! and a new client reads it twice: some pages in random order, or all of it from front to back. The first pass is from
-//! the disk. Where the server's page cache holds all of the file, so may the second be from memory. Where it does not, the
-//! file is dropped from the kernel's page cache before the second pass too, so that what the server had to give up comes
-//! from the disk again. System calls on the same file are the peer; the kernel counts what came from the disk.
+//! A file lies on a disk. For each row of a round it is dropped from the kernel's page cache, a new server is started
+//! on it, and a new client reads it twice: some pages in random order, or all of it from front to back. The first pass
+//! is from the disk. Where the server's page cache holds all of the file, so may the second be from memory. Where it
+//! does not, the file is dropped from the kernel's page cache before the second pass too, so that what the server had
+//! to give up comes from the disk again. System calls on the same file are the peer; the kernel counts what came from
+//! the disk.
 
 mod disk;
 mod plan;
@@ -31,13 +32,13 @@ use row::Pass;
 /// What `odafs bench cold --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Where the file was.
     pub directory: PathBuf,
@@ -51,7 +52,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the first passes were from a disk, as far as the kernel tells: with system calls half of the bytes or more.
+    /// Whether the first passes read from a disk, as far as the kernel reports: with system calls, half of the bytes or
+    /// more.
     pub fn is_cold(&self) -> Option<bool> {
         let first = |row: &&Row| (row.spec.route, row.spec.pass) == ("pread", "first");
         let all: Option<Vec<f64>> = (self.rows.iter().filter(first))
@@ -65,7 +67,8 @@ impl Report {
 /// Passes of a caller.
 const PASSES: usize = 2;
 
-/// Measures, with a file below `directory`. `tick` is told each caller of each round before it begins, with `round` first.
+/// Measures, with a file below `directory`. `tick` hears of each caller of each round before it begins, with `round`
+/// first.
 ///
 /// # Errors
 /// The file would not be on a disk, a server could not be started or reached, or a read failed.

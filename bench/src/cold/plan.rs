@@ -57,7 +57,7 @@ impl Caller {
             .find(|caller| name.split_once(' ') == Some(caller.names()))
     }
 
-    /// The fabric and the route, as a row has them.
+    /// The fabric and the route of a row.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Pread => ("local", "pread"),
@@ -78,7 +78,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// As it is named in rows.
+    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -88,7 +88,7 @@ impl Pattern {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -99,30 +99,30 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         ensure!(
             (1..=1024).contains(&plan.file_mib),
-            "file-mib: the file has 1 to 1024 MiB"
+            "file-mib: must be 1 to 1024"
         );
-        ensure!(plan.rounds > 0, "rounds: more than none is needed");
+        ensure!(plan.rounds > 0, "rounds: must be more than 0");
         ensure!(
             !plan.caches.is_empty() && plan.caches.iter().all(|c| (0.001..=4.0).contains(c)),
-            "caches: 0.001 to 4 files"
+            "caches: must be 0.001 to 4, as parts of the file"
         );
         ensure!(
             (0.0..=1.0).contains(&plan.random),
-            "random: 0 to 1 of the file's pages"
+            "random: must be 0 to 1, as a part of the file's pages"
         );
         let fits = |bytes: &u64| (512..=1 << 20).contains(bytes) && bytes.is_power_of_two();
         ensure!(
             plan.records.iter().all(fits),
-            "records: powers of two, of 512 to 1048576 bytes"
+            "records: must be powers of two from 512 to 1048576"
         );
         ensure!(
             plan.random > 0.0 || !plan.records.is_empty(),
-            "random, records: there are no reads"
+            "random and records: one of them must ask for reads"
         );
         plan.callers()?;
         Ok(plan)
@@ -136,7 +136,7 @@ impl Plan {
         let caller = |name: &String| match Caller::named(name) {
             Some(caller) => Ok(caller),
             None => bail!(
-                "{name:?} is no route: `local pread`, or `shm`, `tcp` or `nfs` with `default` or `rpc`"
+                "{name:?} is no route; give `local pread`, or `shm`, `tcp` or `nfs` with `default` or `rpc`"
             ),
         };
         self.routes.iter().map(caller).collect()
@@ -155,7 +155,7 @@ impl Plan {
         self.file_mib << 20
     }
 
-    /// Bytes of a page cache of so many files.
+    /// Size in bytes of a page cache that is this multiple of the file.
     pub fn cache_bytes(&self, files: f64) -> u64 {
         (((self.file_bytes() as f64 * files) as u64) & !(PAGE - 1)).max(CACHE_LEAST)
     }
@@ -179,7 +179,7 @@ impl Plan {
         });
     }
 
-    /// Makes the file shorter, and then fewer rounds, so that all of it takes about so long.
+    /// Shortens the file, then reduces rounds, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         let fits = |plan: &Self| plan.estimate() <= seconds;
         while self.file_mib > 16 && !fits(self) {

@@ -1,4 +1,4 @@
-//! Who reads a file, in passes.
+//! Reads a file in passes, by system calls or as a client.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -18,7 +18,7 @@ use crate::{clock, cpu, usage};
 /// A caller with the file open.
 pub struct Reader<'a> {
     source: Source,
-    /// None of system calls.
+    /// `None` for system calls.
     server: Option<&'a ServerProcess>,
 }
 
@@ -28,7 +28,7 @@ enum Source {
 }
 
 impl<'a> Reader<'a> {
-    /// System calls.
+    /// A reader by system calls.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A new client.
+    /// A reader that is a new client.
     ///
     /// # Errors
     /// The server refused it.
@@ -61,8 +61,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads once at each of these places, given in units of the buffer; each read is timed. `clock_ns` is subtracted of
-    /// each.
+    /// Reads once at each of these places, given in units of the buffer; each read is timed, and `clock_ns` is
+    /// subtracted from each time.
     ///
     /// # Errors
     /// A read failed, or was short.
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         self.server.map_or(0, ServerProcess::cpu_ns)
     }
 
-    /// What came from the disk for whoever has the kernel read the file.
+    /// Bytes that the kernel read from the disk for a process.
     fn disk_bytes(&self) -> Option<u64> {
         usage::disk_bytes(self.server.map(ServerProcess::id))
     }

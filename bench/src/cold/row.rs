@@ -13,7 +13,7 @@ pub struct Pass {
     pub reads: u64,
     /// Bytes of each.
     pub size_bytes: u64,
-    /// What they took together.
+    /// The sum of their times.
     pub sum_ns: u64,
     /// Time that half of them did not exceed.
     pub p50_ns: u64,
@@ -49,7 +49,7 @@ impl Pass {
     }
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spec {
     /// The server's page cache, in files.
@@ -89,10 +89,10 @@ impl Spec {
 /// A row: medians of the rounds, with the lowest and the highest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Reads of all rounds.
+    /// Number of reads in all rounds.
     pub reads: u64,
     /// The median read.
     pub p50_ns: Spread,

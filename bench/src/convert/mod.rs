@@ -1,4 +1,4 @@
-//! `odafs bench convert`: traces of others as ours (docs/TRACES.md). No IO but lines that are read.
+//! `odafs bench convert`: converts traces in other formats to our own (docs/TRACES.md). Its only IO is to read lines.
 
 mod published;
 mod strace;
@@ -14,14 +14,14 @@ use odafs::record::{
     THREADS_MAX, TIME_MAX, Trace, path_of,
 };
 
-/// Bytes of a line of another format, at most.
+/// Maximum length of a line in bytes.
 const LINE_MAX: usize = 1 << 20;
-/// Bytes of one read or write: longer ones become several, as programs make them.
+/// Maximum bytes of one read or write. A longer one becomes several, as programs make them.
 const PIECE: u64 = 8 << 20;
-/// Bytes that are kept of one operation of another format, at most.
+/// Maximum bytes that are kept of one operation.
 const OPERATION_MAX: u64 = LENGTH_MAX as u64;
 
-/// The format that a trace is in.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// What `strace -f -y -ttt -T` writes.
@@ -32,32 +32,32 @@ pub enum Format {
     IbmCos,
 }
 
-/// What is kept, and how.
+/// Which parts of a trace to keep, and how.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// Only names under this directory, which becomes the root (strace).
     pub under: Vec<u8>,
-    /// Files are at most so long, from 1 byte on; offsets beyond it begin at 0 again.
+    /// Maximum size of a file in bytes, at least 1. Offsets beyond it wrap around to 0.
     pub fold: Option<u64>,
-    /// So many operations, at most.
+    /// Maximum number of operations.
     pub limit: usize,
-    /// All operations are of one thread, in the order of time.
+    /// Give all operations to one thread, in the order of time.
     pub one_thread: bool,
 }
 
-/// A converted trace, and what is not in it.
+/// A converted trace.
 #[derive(Clone, Debug)]
 pub struct Converted {
-    /// The trace.
+    /// The trace in our format.
     pub trace: Trace,
-    /// Lines of no meaning here.
+    /// Number of lines without an operation that a trace can hold.
     pub skipped: u64,
 }
 
-/// Converts.
+/// Converts a trace.
 ///
 /// # Errors
-/// A line cannot be read or is not of the format, with its number.
+/// A line cannot be read, or is not in the format. The error has its number.
 pub fn convert(format: Format, mut input: impl BufRead, kept: &Kept) -> Result<Converted> {
     let mut builder = Builder::new(kept.clone());
     let mut strace = strace::Strace::default();
@@ -91,19 +91,19 @@ pub fn convert(format: Format, mut input: impl BufRead, kept: &Kept) -> Result<C
 /// What is known of a name while a trace is built.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// What bore it before, as far as that is known.
+    /// What had this name before the trace, as far as that is known.
     initial: Option<Initial>,
-    /// It was written, or another file got it: what is read now says nothing of before.
+    /// The file was written or replaced, so what is read now says nothing about earlier content.
     is_changed: bool,
-    /// Whether something bears it now.
+    /// Whether something has this name now.
     is_there: Option<bool>,
-    /// Bytes that it has now, as far as is known.
+    /// Its size in bytes now, as far as is known.
     end: u64,
     /// An operation that made it, or opened it, if it was there already.
     maybe_made: Option<usize>,
 }
 
-/// When something was done, how long it took, and by whom.
+/// When an operation was done, how long it took, and by which thread.
 #[derive(Clone, Copy, Debug)]
 struct When {
     begin_ns: u64,
@@ -111,7 +111,7 @@ struct When {
     who: u64,
 }
 
-/// A trace that is built.
+/// A trace while it is built.
 struct Builder {
     kept: Kept,
     names: Vec<Name>,
@@ -161,7 +161,7 @@ impl Builder {
         &mut self.known[name as usize]
     }
 
-    /// Something bears the name now; if it did before, it is of so many bytes, or a directory.
+    /// A name exists now. If it did before, it was a file of this many bytes, or a directory.
     fn is_there(&mut self, name: u32, what: Initial) {
         let what = match what {
             Initial::Bytes(bytes) => Initial::Bytes(self.length(bytes)),
@@ -192,7 +192,7 @@ impl Builder {
         }
     }
 
-    /// Nothing bears the name now.
+    /// From now on, nothing has this name.
     fn is_absent(&mut self, name: u32) {
         let known = self.known(name);
         known.is_there = Some(false);
@@ -200,7 +200,7 @@ impl Builder {
         (known.is_changed, known.end) = (true, 0);
     }
 
-    /// A file of this trace's making bears the name from now on.
+    /// From now on, the name is that of a file that the trace made.
     fn is_made(&mut self, name: u32) {
         let known = self.known(name);
         known.is_there = Some(true);
@@ -208,7 +208,7 @@ impl Builder {
         (known.is_changed, known.end) = (true, 0);
     }
 
-    /// Adds an operation, unless there are as many as are wanted: one line may become several.
+    /// Adds an operation, unless the limit is reached. One line may become several operations.
     fn push(&mut self, when: When, operation: Operation, failed: bool) {
         if self.entries.len() >= self.kept.limit {
             return;
@@ -227,7 +227,7 @@ impl Builder {
         });
     }
 
-    /// A file was opened that is made if it is not there. What was there stays.
+    /// A file was opened with `O_CREAT`, without truncating it.
     fn open_or_make(&mut self, when: When, file: u32) {
         let at = self.entries.len();
         match self.known(file).is_there {
@@ -244,7 +244,7 @@ impl Builder {
         }
     }
 
-    /// Reads of `wanted` bytes, of which `got` came.
+    /// Adds reads of `wanted` bytes, of which `got` were returned.
     fn read(&mut self, when: When, file: u32, offset: u64, (wanted, got): (u64, u64)) {
         // A read of as much as may come is no longer than what a client would take for that.
         let wanted = wanted.min(got.max(PIECE)).min(OPERATION_MAX);
@@ -272,7 +272,7 @@ impl Builder {
         }
     }
 
-    /// Writes.
+    /// Adds writes.
     fn write(&mut self, when: When, file: u32, offset: u64, bytes: u64) {
         let (offset, bytes) = self.folded(offset, bytes.min(OPERATION_MAX));
         for from in (0..bytes).step_by(PIECE as usize) {
@@ -288,12 +288,12 @@ impl Builder {
         known.end = known.end.max(offset + bytes);
     }
 
-    /// The length of a file that is so long.
+    /// The length that is kept of a file of this length.
     fn length(&self, bytes: u64) -> u64 {
         bytes.min(self.kept.fold.unwrap_or(BYTES_MAX))
     }
 
-    /// A range of a gibibyte at most within what a file may have.
+    /// A range of at most 1 GiB, within the maximum size of a file.
     fn folded(&self, offset: u64, bytes: u64) -> (u64, u64) {
         let Some(fold) = self.kept.fold else {
             return (offset.min(1 << 62), bytes);

@@ -1,4 +1,4 @@
-//! Two published formats. docs/TRACES.md says where they are told of.
+//! Two published formats. docs/TRACES.md names their sources.
 
 use anyhow::{Context as _, Result, bail};
 use odafs::record::{Initial, Operation};
@@ -63,7 +63,7 @@ pub fn ibm_cos(line: &str, builder: &mut Builder) -> Result<bool> {
     let size = size.map(|size| size.min(most));
     let was_there = |builder: &mut Builder| {
         if builder.known(file).is_there != Some(true) {
-            // What was removed, or never put, in the trace and is there all the same was put by others.
+            // A file that the trace has removed, or never put, but that exists, was put by others.
             builder.known(file).is_there = Some(true);
         }
         builder.is_there(file, Initial::Bytes(size.unwrap_or(0)));

@@ -1,10 +1,11 @@
-//! `odafs bench distribution`: where reads end, while a file outgrows the server's memory ("The Optimistic Direct Access
+//! `odafs bench distribution`: where reads end, while a file outgrows the server's memory ("The Optimistic Direct
+//! Access
 //! File System", figure 4).
 //!
-//! For each length of the file and each pattern of reads, and in each round, a new server reads the file once from front to
-//! back. Then each route gets a new client, which begins with the references of all that is in the server's memory, reads
-//! for a while until its cache is full, and then takes its slice. Where the file is longer than the server's memory each
-//! call that brings a page takes the frame of another, whose reference is stale from then on.
+//! For each length of the file and each pattern of reads, and in each round, a new server reads the file once from
+//! front to back. Then each route gets a new client, which begins with the references of all that is in the server's
+//! memory, reads for a while until its cache is full, and then takes its slice. Where the file is longer than the
+//! server's memory each call that brings a page takes the frame of another, whose reference is stale from then on.
 
 mod plan;
 mod player;
@@ -28,13 +29,13 @@ use row::Memories;
 /// What `odafs bench distribution --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the server's page cache.
     pub cache_bytes: u64,
@@ -51,7 +52,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Measures. `tick` is told each server of each round before it starts, with `round` first.
+/// Measures. `tick` hears of each server of each round before it starts, with `round` first.
 ///
 /// # Errors
 /// A server could not be started or reached, or a read failed.

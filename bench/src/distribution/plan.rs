@@ -31,7 +31,7 @@ pub struct Plan {
     pub routes: Vec<String>,
     /// How often each row is measured, each time with a new server.
     pub rounds: u32,
-    /// A new client reads for so long before its reads count, in milliseconds.
+    /// How long a new client reads before its reads count, in milliseconds.
     pub settle_ms: u64,
     /// Time for a row in a round, in milliseconds.
     pub slice_ms: u64,
@@ -48,7 +48,7 @@ pub enum Pattern {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -59,30 +59,30 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.cache_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.files.is_empty() && !plan.patterns.is_empty(),
-            "cache-mib, files, patterns, rounds and slice-ms: more than none is needed"
+            "cache-mib, files, patterns, rounds and slice-ms: must be more than 0"
         );
         let ok = |length: &f64| (0.01..=16.0).contains(length);
         ensure!(
             plan.files.iter().all(ok),
-            "files: lengths are 0.01 to 16 page caches"
+            "files: must be 0.01 to 16, as multiples of the page cache"
         );
         ensure!(
             plan.client_memory == 0.0 || ok(&plan.client_memory),
-            "client-memory: 0, or 0.01 to 16 page caches"
+            "client-memory: must be 0, or 0.01 to 16 as multiples of the page cache"
         );
         ensure!(
             plan.size > 0 && PAGE.is_multiple_of(plan.size),
-            "size: reads are of a power of two of bytes, {PAGE} at most"
+            "size: must be a power of two, {PAGE} or less"
         );
         ensure!(
             plan.routes.iter().all(|name| client(name).is_some()) && !plan.routes.is_empty(),
-            "routes: `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
+            "routes: give `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
         );
         Ok(plan)
     }
@@ -97,7 +97,7 @@ impl Plan {
         self.cache_mib << 20
     }
 
-    /// Bytes of a file of so many page caches, in whole pages.
+    /// Size in bytes of a file that is this multiple of the page cache, in whole pages.
     pub fn file_bytes(&self, caches: f64) -> u64 {
         ((self.cache_bytes() as f64 * caches) as u64 / PAGE).max(1) * PAGE
     }
@@ -119,7 +119,7 @@ impl Plan {
             .retain(|pattern| patterns.is_empty() || patterns.contains(&is(pattern)));
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         /// What a new server takes, with its file.
         const SERVER_MS: u64 = 250;

@@ -78,7 +78,7 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Reads for so long, and some 200 reads at least; each is timed.
+    /// Reads for this long, but at least about 200 reads. Each is timed.
     ///
     /// # Errors
     /// A read failed.

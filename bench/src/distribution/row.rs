@@ -11,7 +11,7 @@ use crate::spread::Spread;
 pub struct Slice {
     /// Reads made.
     pub reads: u64,
-    /// What they took together.
+    /// The sum of their times.
     pub sum_ns: u64,
     /// Time that half of them did not exceed.
     pub p50_ns: u64,
@@ -27,7 +27,7 @@ pub struct Slice {
     pub stale_hits: u64,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// `uniform` or `zipf`.
@@ -45,10 +45,10 @@ pub struct Spec {
 /// A row: medians of the rounds, with the lowest and the highest. Shares are percent of all reads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Reads of all rounds.
+    /// Number of reads in all rounds.
     pub reads: u64,
     /// Reads that ended in the client's cache.
     pub cache_percent: Spread,
@@ -66,19 +66,19 @@ pub struct Row {
     pub p50_ns: Spread,
     /// The 99th percentile.
     pub p99_ns: Spread,
-    /// The mean against that of `rpc` over the same fabric, round by round.
+    /// The mean divided by that of `rpc` over the same fabric in the same round.
     pub mean_to_rpc: Option<Spread>,
     /// Of uniform reads: the share that the client's cache would serve if it held nothing but pages.
     pub expected_cache_percent: Option<f64>,
-    /// Of uniform reads by a direct route: those that would be refused if the server's memory held any page with the same
-    /// chance, whatever the client's cache holds.
+    /// Of uniform reads by a direct route: those that would be refused if the server's memory held any page with the
+    /// same chance, whatever the client's cache holds.
     pub expected_stale_percent: Option<f64>,
 }
 
-/// What the memories of both sides hold, in page caches of the server.
+/// Sizes in units of the server's page cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Memories {
-    /// The client's.
+    /// The client's data cache.
     pub client: f64,
     /// The file.
     pub file: f64,

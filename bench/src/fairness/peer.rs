@@ -1,4 +1,4 @@
-//! A bare client of NFS over TCP: what it costs here is the same whatever the server does.
+//! A minimal client of NFS over TCP, whose own cost is the same whatever the server does.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

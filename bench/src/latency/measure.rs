@@ -15,7 +15,8 @@ use crate::floors::{Peer, Wait, shm, tcp};
 use crate::histogram::Latencies;
 use crate::random::Random;
 
-/// Reads before the first that counts: so many, or as many as a row's time allows, but at least the other number.
+/// Number of reads before the first one that counts: this many, or as many as a row's time allows, but at least the
+/// other number.
 const WARM_UP: (u64, u64) = (100, 2000);
 
 /// The figures of one row in one round, times in nanoseconds.

@@ -1,10 +1,9 @@
 //! `odafs bench latency`: random reads by every route, beside what the machine
 //! itself can do (paper 004 section VI-B).
 //!
-//! Rows are measured in rounds, each row once a round and in turn: a ratio is
-//! taken from the two sides of one round, and what is printed is the median of
-//! the rounds. A new client is connected for each row and round, so that no
-//! engine polls connections that are not measured.
+//! Rows are measured in rounds. Each round measures each row once, in turn. A ratio compares the two sides of one
+//! round, and the median of the rounds is printed. Each row and round has a new client, so that no engine polls
+//! connections that are not measured.
 
 mod measure;
 mod plan;
@@ -24,11 +23,11 @@ use crate::histogram::median;
 /// What `odafs bench latency --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: crate::machine::Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// What reading the clock costs; subtracted from every latency.
     pub clock_ns: u64,
@@ -77,7 +76,7 @@ pub struct Row {
     rounds: Vec<Round>,
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read failed.

@@ -66,7 +66,7 @@ pub struct Spec {
     pub rpc: Option<&'static str>,
     /// Reads in flight together.
     pub depth: u32,
-    /// Page size asked for behind the memory; the row says what was there.
+    /// Page size asked for behind the memory. The row says what was there.
     #[serde(skip)]
     pub backing: u64,
     /// Bytes of one read.

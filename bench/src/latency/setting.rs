@@ -251,7 +251,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Where both sides run, in words.
+    /// Where client and server run, as a sentence.
     pub fn placement(&self) -> String {
         let runs_already = self.servers.iter().any(|(_, s)| s.process.is_none());
         match &self.placement {

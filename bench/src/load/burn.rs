@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{cpu, process};
 
-/// In each of these it computes for its share and sleeps for the rest.
+/// In each period, the process computes for its share and sleeps for the rest.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Burns no processor time until a line on stdin says how many thousandths of it; ends with stdin. `ready` goes to
-/// stdout when it listens.
+/// Uses the share of processor time that the last line on stdin gives, in thousandths, and none before the first line.
+/// Prints `ready` on stdout when it listens, and returns at the end of stdin.
 ///
 /// # Errors
 /// stdin or stdout cannot be used.
@@ -56,11 +56,11 @@ fn burn(share: &AtomicU32) {
     }
 }
 
-/// Such processes, which end with this value.
+/// Such processes. Dropping this ends them.
 pub struct Others(Vec<Child>);
 
 impl Others {
-    /// Starts so many, on these processors if not on all.
+    /// Starts this many processes, on these processors or on all.
     ///
     /// # Errors
     /// One could not be started.
@@ -77,13 +77,13 @@ impl Others {
                 continue;
             };
             if process::first_line(child)?.trim() != "ready" {
-                bail!("a process that loads the processor ended (its reason stands above)");
+                bail!("a process that loads the processor has ended, for the reason above");
             }
         }
         Ok(others)
     }
 
-    /// From now on they take so many percent of a processor together; of 100 percent each takes all that it gets.
+    /// Sets the percentage of a processor that they take together from now on. At 100, each takes all that it can get.
     ///
     /// # Errors
     /// One has ended.

@@ -1,9 +1,9 @@
-//! `odafs bench load`: what reads cost while others hold the server's processor.
+//! `odafs bench load`: what reads cost while other processes use the server's processor.
 //!
 //! The server is bound to one processor, the client to another. Processes that only compute take a share of the
-//! server's. In each round every load comes once, and at each load every route has a slice of time, all with clients
-//! that were connected before: so a route's ratio to its own idle slice is of one round. Percentiles are of all reads of
-//! a slice; a row is the median of its rounds.
+//! server's. Each round has every load once, and at each load every route has a slice of time. The clients were
+//! connected before, so a route's ratio to its own idle slice compares slices of one round. Percentiles are of all
+//! reads of a slice; a row is the median of its rounds.
 
 mod burn;
 mod plan;
@@ -30,11 +30,11 @@ use reader::Reader;
 /// What `odafs bench load --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// Where client, server and the others ran, in words.
     pub placement: String,
@@ -46,16 +46,17 @@ pub struct Report {
     pub rounds: u32,
     /// In nanoseconds.
     pub slice_ns: u64,
-    /// What reading the clock costs; subtracted.
+    /// What reading the clock costs, which is subtracted from each time, in nanoseconds.
     pub clock_ns: u64,
     /// A row for each route at each load.
     #[serde(serialize_with = "crate::spread::flat")]
     pub rows: Vec<Row>,
-    /// One-sided reads over shared memory at the highest load: their 99th percentile against the idle one.
+    /// The 99th percentile of one-sided reads over shared memory at the highest load, divided by that of the idle
+    /// server.
     pub one_sided_p99_to_idle: Option<Spread>,
 }
 
-/// Measures. `tick` is told each load of each round before it begins, with `round` first.
+/// Measures. `tick` hears of each load of each round before it begins, with `round` first.
 ///
 /// # Errors
 /// The server could not be started or reached, or a read failed.

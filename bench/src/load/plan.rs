@@ -24,7 +24,7 @@ pub struct Plan {
     pub rounds: u32,
     /// Time for a row in a round, in milliseconds.
     pub slice_ms: u64,
-    /// What others do counts after so many milliseconds.
+    /// Milliseconds to wait after the load has changed, before anything is measured.
     pub settle_ms: u64,
     /// Names of [`Path`]s.
     pub routes: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Plan {
 pub enum Path {
     /// A copy out of the mapped file, without a server.
     Mapped,
-    /// A READ of NFS version 3 over TCP, by a caller that is no more than that.
+    /// A READ of NFS version 3 over TCP, by a minimal caller.
     NfsTcp,
     /// A client of the server, by this way and route.
     Client(Way, odafs::Route),
@@ -62,7 +62,7 @@ impl Path {
         Some(Self::Client(way, route))
     }
 
-    /// The fabric and the route, as a row has them.
+    /// The fabric and the route of a row.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Mapped => ("local", "mmap"),
@@ -76,7 +76,7 @@ impl Path {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -87,25 +87,25 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.loads.is_empty(),
-            "file-mib, rounds, slice-ms and loads: more than none is needed"
+            "file-mib, rounds, slice-ms and loads: must be more than 0"
         );
         ensure!(
             plan.size > 0 && 4096 % plan.size == 0,
-            "size: reads are of a power of two of bytes, 4096 at most"
+            "size: must be a power of two, 4096 or less"
         );
         ensure!(
             plan.loads.iter().all(|load| *load <= 100),
-            "loads: 100 percent is the most"
+            "loads: must be 100 (percent) or less"
         );
         ensure!(
             (1..=16).contains(&plan.others),
-            "others: 1 to 16 processes take the processor"
+            "others: must be 1 to 16 processes"
         );
         plan.paths()?;
         Ok(plan)
@@ -119,7 +119,7 @@ impl Plan {
         let path = |name: &String| match Path::named(name) {
             Some(path) => Ok(path),
             None => bail!(
-                "{name:?} is no route: `mmap`, `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or \
+                "{name:?} is no route; give `mmap`, `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or \
                  `policy`"
             ),
         };
@@ -140,9 +140,9 @@ impl Plan {
         }
     }
 
-    /// Shortens slices, and then makes fewer rounds, so that all of it takes about so long.
+    /// Shortens slices, then reduces rounds, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: std::time::Duration) {
-        /// A shorter slice of NFS under load is no read or two.
+        /// In a shorter slice, NFS under load makes a read or two, or none.
         const LEAST_MS: u64 = 10;
         let (rows, loads) = (self.routes.len() as u64, self.loads.len() as u64);
         // A third is for files, servers and connections.

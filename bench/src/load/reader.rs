@@ -1,4 +1,4 @@
-//! A client of one route that reads at random for a while.
+//! A client of one route that reads at random for a given time.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,8 @@ use crate::random::Random;
 use crate::served::{Served, Way};
 use crate::{clock, cpu};
 
-/// Reads that a new client makes before any counts, for each page of the file: by then it has nearly all references.
+/// Number of reads per page of the file that a new client makes before any is counted: by then, it has nearly all
+/// references.
 const PASSES: u64 = 3;
 
 /// A route, connected.
@@ -70,7 +71,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Reads for so long, one after the other; each is timed. `clock_ns` is subtracted of each.
+    /// Reads for this long, one read after the other. Each is timed, and `clock_ns` is subtracted.
     ///
     /// # Errors
     /// A read failed.

@@ -1,4 +1,4 @@
-//! What came of a route at a load.
+//! The figures of a route at a load.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::spread::Spread;
 pub struct Slice {
     /// Reads made.
     pub reads: u64,
-    /// What they took together.
+    /// The sum of their times.
     pub sum_ns: u64,
     /// Time that half of them did not exceed.
     pub p50_ns: u64,
@@ -44,11 +44,11 @@ pub struct Row {
     pub fabric: &'static str,
     /// `one-sided`, `guarded`, `rpc`, `policy`; `mmap` without a server.
     pub route: &'static str,
-    /// Percent of the server's processor that others were to take.
+    /// Percent of the server's processor that the other processes were told to take.
     pub load_percent: u32,
-    /// What they took while this was measured; the median of the rounds.
+    /// Percent that they took while this was measured: the median of the rounds.
     pub held_percent: u64,
-    /// Reads of all rounds.
+    /// Number of reads in all rounds.
     pub reads: u64,
     /// The median read.
     pub p50_ns: Spread,
@@ -58,15 +58,15 @@ pub struct Row {
     pub p99_ns: Spread,
     /// The 99.9th percentile.
     pub p999_ns: Spread,
-    /// Reads a second of the one client.
+    /// Reads per second of the one client.
     pub reads_per_second: Spread,
     /// CPU time of the client for a read.
     pub client_cpu_ns_per_read: u64,
     /// CPU time of the server for a read.
     pub server_cpu_ns_per_read: u64,
-    /// The mean against that of the same round's idle slice.
+    /// The mean divided by that of the idle slice of the same round.
     pub mean_to_idle: Option<Spread>,
-    /// The same of the 99th percentile.
+    /// The same for the 99th percentile.
     pub p99_to_idle: Option<Spread>,
 }
 

@@ -1,4 +1,4 @@
-//! Who makes the operations: a client of the server, or system calls on the directory that it serves.
+//! The caller of the operations: a client of the server, or system calls on the directory that it serves.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -9,7 +9,7 @@ use odafs::{Changes, Client, Options};
 
 use crate::served::{Served, Way};
 
-/// One client. Paths are relative to what is served.
+/// One caller. Paths are relative to the served directory.
 pub enum Caller {
     /// System calls below this directory.
     Local(PathBuf),
@@ -18,7 +18,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// A new one, with default options.
+    /// A new caller, with default options.
     ///
     /// # Errors
     /// The server refused it.
@@ -66,7 +66,7 @@ impl Caller {
         Ok(())
     }
 
-    /// The length.
+    /// The length of a file in bytes, from its attributes.
     pub fn stat(&self, path: &Path) -> Result<u64> {
         match self {
             Self::Local(root) => Ok(fs::metadata(root.join(path))?.len()),

@@ -1,9 +1,10 @@
-//! `odafs bench metadata`: operations on names and small files, by our client and by system calls on the same directory.
+//! `odafs bench metadata`: operations on names and small files, by our client and by system calls on the same
+//! directory.
 //!
-//! Two mixes of the paper on Read-Write replies (002, sections 6.2 and 6.3): each operation by itself, as IOzone's fileop
-//! has it, and transactions on a pool of small files, as PostMark's. Each client has connections, a thread and a
-//! directory of its own; all routes are on one server, and are measured in turn in each round. Nothing is synced by the
-//! clients; what the server syncs by itself (RFC 1813 asks that names be stable) costs little on files in memory.
+//! Two mixes of the paper on Read-Write replies (002, sections 6.2 and 6.3): each operation by itself, as IOzone's
+//! fileop does, and transactions on a pool of small files, as PostMark does. Each client has its own connections,
+//! thread and directory. All routes are on one server, and are measured in turn in each round. The clients sync
+//! nothing. What the server itself syncs (RFC 1813 requires that names are stable) costs little for files in memory.
 
 mod caller;
 mod plan;
@@ -30,13 +31,13 @@ use work::Client;
 /// What `odafs bench metadata --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Where the files are.
     pub directory: PathBuf,
@@ -53,10 +54,10 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Measures. `tick` is told each slice of each round before it begins, with `round` first.
+/// Measures. `tick` hears of each slice of each round before it begins, with `round` first.
 ///
 /// # Errors
-/// The server could not be started or reached, a call failed, or one returned what it must not.
+/// The server could not be started or reached, a call failed, or one returned wrong data.
 pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here();
     tick("starting a server");

@@ -53,7 +53,7 @@ impl Mix {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -64,26 +64,26 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.mixes.is_empty() && !plan.clients.is_empty(),
-            "rounds, slice-ms, mixes and clients: more than none is needed"
+            "rounds, slice-ms, mixes and clients: must be more than 0"
         );
         ensure!(
             plan.clients.iter().all(|number| (1..=256).contains(number)),
-            "clients: there are 1 to 256"
+            "clients: must be 1 to 256"
         );
         ensure!(
             (1..=10_000).contains(&plan.files) && (1..=10_000).contains(&plan.pool),
-            "files, pool: there are 1 to 10000"
+            "files and pool: must be 1 to 10000"
         );
         let [least, most] = plan.bytes;
         ensure!(
             0 < least && least <= most && most <= 64 << 10,
-            "bytes: at least 1, at most 65536, the smaller first"
+            "bytes: must be 1 to 65536, the smaller one first"
         );
         plan.ways()?;
         Ok(plan)
@@ -99,7 +99,7 @@ impl Plan {
             "shm" => Ok(Some(Way::Shm)),
             "tcp" => Ok(Some(Way::Iwarp)),
             "nfs" => Ok(Some(Way::NfsTcp)),
-            _ => bail!("{name:?} is no route: `local`, `shm`, `tcp` or `nfs`"),
+            _ => bail!("{name:?} is no route; give `local`, `shm`, `tcp` or `nfs`"),
         };
         self.routes.iter().map(way).collect()
     }
@@ -115,7 +115,7 @@ impl Plan {
             .retain(|name| fabrics.is_empty() || name == "local" || fabrics.contains(name));
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         const LEAST_MS: u64 = 20;
         let slices = self.slices().max(1) as u64;

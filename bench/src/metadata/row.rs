@@ -1,4 +1,4 @@
-//! What came of each operation.
+//! The figures of each operation.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::clock;
 use crate::histogram::Latencies;
 use crate::spread::Spread;
 
-/// What is timed, in the order of the rows.
+/// An operation that is timed, in the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -46,7 +46,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As it is named in rows.
+    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mkdir => "mkdir",
@@ -76,7 +76,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Makes an operation and counts it.
+    /// Runs an operation and counts it.
     pub fn time<T>(&mut self, which: Operation, what: impl FnOnce() -> Result<T>) -> Result<T> {
         let begin = Instant::now();
         let result = what()?;
@@ -132,7 +132,7 @@ impl Slice {
     }
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spec {
     /// `fileop` or `postmark`.
@@ -146,23 +146,23 @@ pub struct Spec {
 /// A row: medians of the rounds, with the lowest and the highest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Which operation; `transaction` is two of postmark.
+    /// Which operation. `transaction` stands for two operations of postmark.
     pub operation: Operation,
-    /// How many were made in all rounds.
+    /// Number of operations in all rounds.
     pub operations: u64,
-    /// How many a second all clients made, while they made the others of the mix too.
+    /// Operations per second of all clients, while they also made the other operations of the mix.
     pub operations_per_second: Spread,
     /// The median.
     pub p50_ns: Spread,
     /// The 99th percentile.
     pub p99_ns: Spread,
-    /// The median against that of system calls on the same directory, round by round.
+    /// The median divided by that of system calls on the same directory in the same round.
     pub p50_to_local: Option<Spread>,
-    /// CPU time of the clients for an operation of the mix (fileop) or a transaction (postmark), the same in each of its
-    /// rows.
+    /// CPU time of the clients for an operation of the mix (fileop) or a transaction (postmark), the same in each of
+    /// its rows.
     pub client_cpu_ns: Spread,
     /// That of the server.
     pub server_cpu_ns: Spread,

@@ -45,10 +45,10 @@ impl Client {
         })
     }
 
-    /// Does so for as long, and finishes what it has begun.
+    /// Works for this long, and finishes what it has begun.
     ///
     /// # Errors
-    /// A call failed, or returned what it must not.
+    /// A call failed, or returned wrong data.
     pub fn slice(&mut self, mix: Mix, plan: &Plan, time: Duration) -> Result<Done> {
         let mut done = Done::default();
         let begin = Instant::now();
@@ -160,7 +160,7 @@ impl Client {
                 .context("a file too long")?;
             ensure!(
                 self.buffer[..length as usize] == *expected,
-                "a read returned other bytes than were written"
+                "a read returned bytes that differ from those written"
             );
         } else {
             let more = 1 + self.random.below(room);

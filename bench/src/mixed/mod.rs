@@ -1,9 +1,10 @@
-//! `odafs bench mixed`: clients who read directly beside those of plain NFS, on one server and one file, who all write too.
+//! `odafs bench mixed`: clients who read directly beside those of plain NFS, on one server and one file, who all write
+//! too.
 //!
-//! Every page says which write it is of, so every read is checked: it may return no page older than what was acknowledged
-//! before it began, nor parts of two. A page is written by one client alone. Direct clients keep no pages: with a cache,
-//! reads would be close-to-open, as those of NFS's own clients are. The clients of NFS are bare callers, who keep nothing
-//! either.
+//! Every page names the write that it comes from, so every read is checked: it may return neither a page older than one
+//! that was acknowledged before it began, nor parts of two writes. Each page is written by one client alone. Direct
+//! clients keep no pages, because with a cache reads would be close-to-open, as those of NFS clients are. The NFS
+//! clients are minimal callers, which keep nothing either.
 
 mod plan;
 mod row;
@@ -31,19 +32,19 @@ use row::{Done, Slice};
 /// What `odafs bench mixed --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Clients at once.
     pub clients: usize,
-    /// Percent of what they did that were writes.
+    /// Percentage of writes among the operations.
     pub writes_percent: u64,
     /// How often each row was measured, and for how long.
     pub rounds: u32,
@@ -79,11 +80,10 @@ impl Caller {
     }
 }
 
-/// Measures. `tick` is told each row of each round before it begins, with `round` first.
+/// Measures. `tick` hears of each row of each round before it begins, with `round` first.
 ///
 /// # Errors
-/// The server could not be started or reached, or a call failed. A read that returns what it must not is counted in its
-/// row.
+/// The server could not be started or reached, or a call failed. A read that returns wrong data is counted in its row.
 pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here();
     let file_bytes = plan.file_mib << 20;
@@ -174,7 +174,7 @@ fn write_all(served: &Served, pages: &Pages) -> Result<()> {
     Ok(())
 }
 
-/// All callers read and write for so long.
+/// All callers read and write for this long.
 fn slice(
     callers: &mut [&mut Caller],
     pages: &Pages,
@@ -223,7 +223,7 @@ fn slice(
     Ok(slice)
 }
 
-/// One client of so many: it reads any page, and writes those that are its own.
+/// One of the clients. It reads any page, and writes its own ones.
 fn call(
     caller: &mut Caller,
     pages: &Pages,

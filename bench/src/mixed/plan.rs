@@ -16,13 +16,13 @@ const BUILT_IN: &str = include_str!("../../plans/mixed.toml");
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// Clients at once.
+    /// Number of clients, which all run at the same time.
     pub clients: usize,
     /// Percent of them that read directly.
     pub direct: Vec<u32>,
-    /// Names of the routes of those.
+    /// Names of the routes of the clients that read directly.
     pub routes: Vec<String>,
-    /// Percent of what each client does that are writes.
+    /// Percentage of each client's operations that are writes.
     pub writes: u64,
     /// The file, in MiB.
     pub file_mib: u64,
@@ -33,7 +33,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -44,27 +44,27 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.direct.is_empty(),
-            "file-mib, rounds, slice-ms and direct: more than none is needed"
+            "file-mib, rounds, slice-ms and direct: must be more than 0"
         );
         ensure!(
             (1..=256).contains(&plan.clients),
-            "clients: there are 1 to 256"
+            "clients: must be 1 to 256"
         );
         ensure!(
             plan.writes <= 100 && plan.direct.iter().all(|percent| *percent <= 100),
-            "writes, direct: 100 percent is the most"
+            "writes and direct: must be 100 (percent) or less"
         );
         plan.ways()?;
         Ok(plan)
     }
 
-    /// How those read that read directly.
+    /// The ways and routes of the clients that read directly.
     ///
     /// # Errors
     /// None, of a plan that was parsed.
@@ -72,13 +72,13 @@ impl Plan {
         let way = |name: &String| match Path::named(name) {
             Some(Path::Client(way, route)) if route != Route::Rpc => Ok((way, route)),
             _ => bail!(
-                "{name:?} is no direct route: `shm` or `tcp` with `one-sided`, `guarded` or `policy`"
+                "{name:?} is no direct route; give `shm` or `tcp` with `one-sided`, `guarded` or `policy`"
             ),
         };
         self.routes.iter().map(way).collect()
     }
 
-    /// How many clients read directly, where so many percent do.
+    /// Number of clients that read directly, if that is this percentage.
     pub fn direct_clients(&self, percent: u32) -> usize {
         (self.clients * percent as usize + 50) / 100
     }
@@ -89,7 +89,7 @@ impl Plan {
         self.routes.retain(|name| fabrics.is_empty() || over(name));
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         const LEAST_MS: u64 = 20;
         let rows = (self.routes.len() * self.direct.len()).max(1) as u64;

@@ -1,4 +1,4 @@
-//! What came of the clients of both kinds.
+//! The figures of the clients of both kinds.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Done {
     pub reads: Latencies,
     /// What each write took.
     pub writes: Latencies,
-    /// Reads that returned what they must not.
+    /// Number of reads that returned wrong data.
     pub incoherent: u64,
 }
 
@@ -30,20 +30,20 @@ impl Done {
 /// One row in one round.
 #[derive(Clone, Debug, Default)]
 pub struct Slice {
-    /// How long it was.
+    /// Its length in nanoseconds.
     pub elapsed_ns: u64,
-    /// Those who read directly.
+    /// What the clients that read directly did.
     pub direct: Done,
-    /// Those of NFS.
+    /// What the NFS clients did.
     pub nfs: Done,
 }
 
-/// What the clients of one kind had: medians of the rounds, with the lowest and the highest.
+/// The figures of the clients of one kind: medians of the rounds, with the lowest and the highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Kind {
-    /// How many they were.
+    /// Number of these clients.
     pub clients: usize,
-    /// Reads a second of all of them.
+    /// Reads per second of all these clients.
     pub reads_per_second: Spread,
     /// The median read.
     pub read_p50_ns: Spread,
@@ -81,22 +81,22 @@ fn rate(operations: u64, ns: u64) -> f64 {
 /// A row: medians of the rounds, with the lowest and the highest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The fabric of those who read directly.
+    /// The fabric of the clients that read directly.
     pub fabric: &'static str,
     /// Their route.
     pub route: &'static str,
-    /// Percent of the clients who read directly.
+    /// Percent of the clients that read directly.
     pub direct_percent: u32,
-    /// Reads and writes a second of all clients.
+    /// Reads and writes per second of all clients.
     pub operations_per_second: Spread,
-    /// Those who read directly.
+    /// Figures of the clients that read directly.
     pub direct: Option<Kind>,
-    /// Those of NFS over TCP.
+    /// Figures of the clients of NFS over TCP.
     pub nfs: Option<Kind>,
-    /// Reads of all rounds, each of which was checked.
+    /// Number of reads in all rounds, each of which was checked.
     pub checked: u64,
-    /// Of those, reads that returned what they must not: an older page than was acknowledged before they began, one that
-    /// nobody wrote, or parts of two.
+    /// Number of these reads that returned wrong data: an older page than the last one acknowledged before they began,
+    /// one that nobody wrote, or parts of two.
     pub incoherent: u64,
 }
 

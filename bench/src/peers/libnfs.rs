@@ -95,7 +95,7 @@ impl Drop for Reader {
     }
 }
 
-/// The URL as libnfs has it: it mounts what is before the last slash, which is nothing but a root by a second one.
+/// The URL in the form of libnfs, which mounts what comes before the last slash. A second slash makes that the root.
 fn theirs(host: &odafs::Host, path: &[u8], mount_port: u16) -> Result<String> {
     let path = std::str::from_utf8(path).context("a path that is no text")?;
     let (directory, file) = path.rsplit_once('/').context("a path without a slash")?;

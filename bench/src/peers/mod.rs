@@ -111,9 +111,9 @@ pub struct Ratio {
 /// What `odafs bench peers --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
     /// `peers`.
     pub bench: &'static str,
@@ -142,7 +142,7 @@ trait Asks {
     fn answer(&mut self) -> Result<(u64, &[u8])>;
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A server could not be started or reached, a read failed or returned other
@@ -233,7 +233,7 @@ fn check(asks: &mut dyn Asks, spec: &Spec, setting: &Setting, offsets: &mut Offs
     Ok(())
 }
 
-/// Keeps `depth` reads in flight for so long.
+/// Keeps `depth` reads in flight for this long.
 fn drive(
     asks: &mut dyn Asks,
     spec: &Spec,
@@ -319,8 +319,8 @@ fn row(spec: Spec, rounds: Vec<Round>) -> Row {
     }
 }
 
-/// Every peer's row over ours of the same size, depth and pattern: NFS over NFS by the same reader, and over RDMA where that
-/// is measured; the key-value stores over each of our routes over shared memory that waits alike.
+/// Every peer's row over ours of the same size, depth and pattern: NFS over NFS by the same reader, and over RDMA where
+/// that is measured; the key-value stores over each of our routes over shared memory that waits alike.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let (ours, peers): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|r| r.spec.peer == setting::OURS);

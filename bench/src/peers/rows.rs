@@ -102,8 +102,7 @@ impl Rows {
     }
 }
 
-/// Begins a command with so many arguments (RESP,
-/// <https://redis.io/docs/latest/develop/reference/protocol-spec/>).
+/// Begins a command with this many arguments (RESP, <https://redis.io/docs/latest/develop/reference/protocol-spec/>).
 fn command(request: &mut Vec<u8>, name: &str, arguments: usize) {
     let head = format!("*{}\r\n${}\r\n{name}\r\n", arguments + 1, name.len());
     request.extend_from_slice(head.as_bytes());
@@ -114,7 +113,7 @@ fn key(request: &mut Vec<u8>, row: u64) {
     request.extend_from_slice(format!("${}\r\n{key}\r\n", key.len()).as_bytes());
 }
 
-/// Calls one after the other for so long. The first are compared with the file.
+/// Makes calls one after the other for this long. The first results are compared with the file.
 pub fn measure(
     mut rows: Rows,
     candidate: &Candidate,

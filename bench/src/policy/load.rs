@@ -1,4 +1,4 @@
-//! Other clients of a server, who keep it busy for a share of a processor.
+//! Other clients of a server, which keep it busy for a share of a processor.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -13,26 +13,27 @@ use super::plan::PAGE;
 use crate::cpu;
 use crate::random::Random;
 
-/// A line on stdin: read or write from now on.
+/// A line on stdin that starts the reads or writes.
 pub const RUN: &str = "run";
-/// A line on stdin: wait.
+/// A line on stdin that stops them.
 pub const PAUSE: &str = "pause";
 
-/// How often who waits looks whether to go on.
+/// How often a stopped client checks whether to go on.
 const WAIT: Duration = Duration::from_millis(5);
 
-/// Clients, each with a thread.
+/// Number of clients. Each has a thread.
 const CLIENTS: u64 = 4;
 
-/// Bytes of a read: long enough that whoever comes behind it waits.
+/// Bytes of a read: so many that the next call has to wait.
 const READ_BYTES: usize = 16 << 10;
 
-/// How long the pauses are tried before they are kept.
+/// How long pauses of one length are tried.
 const TRIAL: Duration = Duration::from_millis(60);
 const TRIALS: u32 = 12;
 
-/// Reads from a file, or writes pages below an offset, until stdin ends. The pauses between a client's calls are random (exponential), and such that
-/// process `server` takes `percent` of a processor; once they are, `ready` goes to stdout.
+/// Reads from a file, or writes pages below an offset, until stdin ends. The pauses between the calls of a client are
+/// random (exponential), and so long that process `server` uses `percent` of a processor. Prints `ready` on stdout when
+/// they have been found.
 ///
 /// # Errors
 /// The server could not be reached, or a read failed.

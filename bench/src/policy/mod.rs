@@ -1,11 +1,11 @@
-//! `odafs bench policy`: whether a client with default options is as fast as the best that it could have been told.
+//! `odafs bench policy`: compares a client with default options with the best fixed options.
 //!
-//! A case is a server, a pattern of reads and a working set. In each, every configuration (a route, with and without
-//! pages kept) gets a new client in this process. Each client makes its first reads, touches the working set once, and
-//! then all take turns in short slices, so that whatever else the machine does hits all alike. The first of these let
-//! caches fill and policies learn, and are told apart with the reads before them. A mean is the median of the other
-//! slices' means; a ratio is the median of those of the rounds. Clients are the public crate's, servers are `odafs serve`
-//! in a process of its own.
+//! A case is a server, a pattern of reads and a working set. In each case, every configuration (a route, with and
+//! without pages kept) gets a new client in this process. Each client makes its first reads and touches the working set
+//! once. Then all take turns in short slices, so that other load of the machine affects all alike. The first slices let
+//! caches fill and policies learn, and are reported separately together with the reads before them. A mean is the
+//! median of the other slices' means; a ratio is the median of those of the rounds. Clients use the public crate;
+//! servers are `odafs serve` in their own processes.
 
 mod crowd;
 pub mod load;
@@ -34,15 +34,15 @@ use setting::Setting;
 /// What `odafs bench policy --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
-    /// What reading the clock costs; subtracted.
+    /// What reading the clock costs, which is subtracted from each time, in nanoseconds.
     pub clock_ns: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -56,11 +56,11 @@ pub struct Report {
     pub skipped: Vec<String>,
     /// The choice of a route: the worst ratio of `policy` to the best route without pages kept.
     pub choosing: Option<Worst>,
-    /// The same where others come for a while.
+    /// The same for cases in which other clients are there for a while.
     pub shifting: Option<Worst>,
-    /// The waiting: the worst ratio of `default` to the best fixed spin.
+    /// The time to spin: the worst ratio of `default` to the best fixed spin.
     pub waiting: Option<Worst>,
-    /// No options at all: the median of `default` to that of a copy out of a mapped file.
+    /// Without any options: the worst ratio of the median of `default` to that of a copy out of a mapped file.
     pub mapped: Option<Worst>,
     /// The worst ratio of `default` to the best fixed configuration, from the first read on.
     pub first: Option<Worst>,
@@ -68,13 +68,13 @@ pub struct Report {
     pub worst: Option<Worst>,
 }
 
-/// How long what takes.
+/// The times of the parts of a run.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     rounds: u32,
     slice: Duration,
     warm_up: Duration,
-    /// Slices before those that count.
+    /// Number of slices before those that count.
     settling: u32,
     cold_reads: u64,
 }
@@ -82,9 +82,9 @@ struct Times {
 impl Times {
     /// Those of the plan, or what fits a case's share of `seconds`.
     fn of(plan: &Plan, seconds: Option<Duration>, cases: usize) -> Self {
-        /// Configurations of a case, at most.
+        /// Maximum number of configurations of a case.
         const CONFIGS: u32 = 9;
-        /// Shorter slices show the clock.
+        /// The clock would distort shorter slices.
         const LEAST: Duration = Duration::from_millis(2);
         let planned = Self {
             rounds: plan.rounds,
@@ -115,11 +115,12 @@ impl Times {
     }
 }
 
-/// Measures all cases that the filter leaves, within about `seconds` if they are given. `tick` is told each case before it
-/// begins.
+/// Measures all cases that the filter leaves, within about `seconds` if they are given. `tick` hears of each case
+/// before it begins.
 ///
 /// # Errors
-/// No case is left, the file could not be made, or the server not be started. A case that fails otherwise is skipped.
+/// No case is left, or the file could not be created, or the server could not be started. A case that fails otherwise
+/// is skipped.
 pub fn run(
     plan: &Plan,
     filter: &Filter,
@@ -129,7 +130,7 @@ pub fn run(
 ) -> Result<Report> {
     let cases = plan.cases(filter);
     if cases.is_empty() {
-        bail!("no case is left: the options exclude each other");
+        bail!("no case is left: no case has all that the options name; leave one of them out");
     }
     let (begin, machine) = (Instant::now(), Machine::here());
     tick("writing a file, starting and filling a server");

@@ -19,11 +19,11 @@ pub struct Plan {
     pub cache_mib: u64,
     /// Slices of each configuration.
     pub rounds: u32,
-    /// How long a slice is.
+    /// Length of a slice in milliseconds.
     pub slice_ms: u64,
-    /// The first reads of a new client, counted apart.
+    /// Number of first reads of a new client, which are counted separately.
     pub cold_reads: u64,
-    /// The longest that a client may take to touch its working set.
+    /// Maximum time for a client to touch its working set, in milliseconds.
     pub warm_up_ms: u64,
     /// How long it reads then before its slices count.
     #[serde(default)]
@@ -41,9 +41,9 @@ pub struct Group {
     modes: Vec<Mode>,
     patterns: Vec<Pattern>,
     sizes: Vec<usize>,
-    /// Of the client's memory.
+    /// Sizes of the working set, in units of the client's memory.
     working_sets: Vec<f64>,
-    /// The client's memory, where it is not the default.
+    /// The client's memory, if it is not the default.
     #[serde(default)]
     memory_mib: Vec<u64>,
     #[serde(default)]
@@ -69,7 +69,7 @@ pub enum Over {
     Iwarp,
 }
 
-/// What direct reads the server is told to grant.
+/// The direct reads that the server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -77,11 +77,11 @@ pub enum Mode {
     OneSided,
     /// Guarded ones.
     Guarded,
-    /// Nothing: it grants what it does by default.
+    /// Those that it grants by default.
     Default,
 }
 
-/// What others do for a while.
+/// What other clients do for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shift {
@@ -93,26 +93,27 @@ pub enum Shift {
     Memory,
 }
 
-/// In which order pages are read.
+/// The order in which pages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Each with the same chance.
+    /// Each page with the same probability.
     Uniform,
-    /// The n-th most wanted with a chance of n to the power of -0.99; these lie anywhere in the file.
+    /// The page that is n-th by popularity with a probability proportional to n to the power of -0.99. Popular pages
+    /// lie anywhere in the file.
     Zipf,
     /// One after the other, over and over.
     Sequential,
 }
 
-/// One thing to compare configurations in.
+/// A case in which configurations are compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
     /// Its list's name.
     pub case: String,
     /// The fabric.
     pub fabric: Over,
-    /// What the server is told to grant.
+    /// The direct reads that the server grants.
     pub served: Mode,
     /// The order of reads.
     pub pattern: Pattern,
@@ -138,7 +139,7 @@ pub struct Case {
 pub struct Filter {
     /// By fabric.
     pub fabrics: Vec<String>,
-    /// By what the server is told to grant.
+    /// By the direct reads that the server grants.
     pub modes: Vec<String>,
     /// By pattern.
     pub patterns: Vec<String>,
@@ -164,11 +165,11 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         if plan.file_mib == 0 || plan.rounds == 0 || plan.slice_ms == 0 {
-            bail!("file-mib, rounds and slice-ms: more than none is needed");
+            bail!("file-mib, rounds and slice-ms: must be more than 0");
         }
         let wrong = |case: &Case| {
             case.size_bytes == 0
@@ -180,15 +181,15 @@ impl Plan {
         };
         match plan.all().into_iter().find(wrong) {
             Some(case) => bail!(
-                "{}: reads are of 1 to {READ_MAX} bytes, from a page and a read's length at least, by one client at \
-                 least, beside a load of 90 percent at most, and of some where others come for a while",
+                "{}: size must be 1 to {READ_MAX} bytes; the working set a page and a size or more; clients 1 or more; load 90 \
+                 (percent) or less, and more than 0 with a shift",
                 case.case
             ),
             None => Ok(plan),
         }
     }
 
-    /// The cases that the filter leaves, those of one server behind each other.
+    /// The cases that the filter leaves. Those of one server follow each other.
     pub fn cases(&self, filter: &Filter) -> Vec<Case> {
         let mut cases = self.all();
         cases.retain(|case| filter.wants(case));
@@ -201,7 +202,7 @@ impl Plan {
     }
 }
 
-/// Bytes of a page: what shorter reads lie within.
+/// Bytes of a page. Shorter reads lie within one page.
 pub const PAGE: usize = 4096;
 
 /// Bytes of the longest read.
@@ -268,23 +269,24 @@ impl Group {
 }
 
 impl Case {
-    /// What reads begin at a multiple of, in bytes, and what the working set is made of: a page, or the length of longer reads.
+    /// Reads begin at a multiple of this many bytes, and the working set consists of such units: a page, or the length
+    /// of longer reads.
     pub fn stride(&self) -> u64 {
         self.size_bytes.max(PAGE) as u64
     }
 
-    /// Whether client and server have a processor each: they have, unless it is asked what sharing them costs.
+    /// Whether client and server have a processor each. They have, unless the case measures what sharing them costs.
     pub fn is_bound(&self) -> bool {
         self.spins_us.is_empty()
     }
 
-    /// Whether both are of one server.
+    /// Whether both cases can use the same server.
     pub fn shares_server(&self, other: &Self) -> bool {
         let kind = |case: &Self| (case.served, case.is_bound(), case.server_memory());
         kind(self) == kind(other)
     }
 
-    /// Bytes of the server's page cache, where that is not what the plan says.
+    /// Bytes of the server's page cache, if the plan's size does not apply.
     pub fn server_memory(&self) -> Option<u64> {
         let is_short = self.shift == Some(Shift::Memory);
         is_short.then_some(self.working_set_bytes + self.working_set_bytes / 4)

@@ -1,4 +1,4 @@
-//! A configuration of the client, and what it makes of a case.
+//! A configuration of the client, and its results in a case.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,22 @@ use crate::floors::local::LocalFile;
 use crate::histogram::Latencies;
 use crate::{clock, cpu};
 
-/// Of so many reads one is timed by itself.
+/// One of this many reads is timed by itself.
 const BULK: u64 = 32;
 
-/// How a client reads; without options it is no client but a copy out of a mapped file.
+/// How a client reads. Without options, it is not a client but a copy out of a mapped file.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its name in the rows.
     pub name: String,
-    /// What the client is told.
+    /// The options of the client.
     pub options: Option<Options>,
-    /// Whether the default shall be as good as this one.
+    /// Whether this is one of the fixed configurations, with the best of which the default is compared.
     pub is_fixed: bool,
 }
 
 impl Config {
-    /// What is compared in a case, where the server grants so much.
+    /// The configurations that are compared in a case at a server that grants this.
     pub fn all(case: &Case, granted: Option<Granted>) -> Vec<Self> {
         let default = Options {
             memory_bytes: case.memory_bytes,
@@ -87,7 +87,7 @@ impl Config {
     }
 }
 
-/// What reads.
+/// The reader of a configuration.
 enum Reader<'a> {
     Remote(File),
     Local(&'a LocalFile),
@@ -107,7 +107,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Both together.
+    /// The sum of both.
     pub fn and(&self, other: &Self) -> Self {
         Self {
             reads: self.reads + other.reads,
@@ -123,7 +123,7 @@ impl Slice {
     }
 }
 
-/// A configuration in a case: a client of its own, which waits for its turns without running.
+/// A configuration in a case: its own client, which waits for its turns without running.
 pub struct Player<'a> {
     /// Its configuration.
     pub config: Config,
@@ -203,14 +203,14 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// What comes now counts.
+    /// Begins the slices that count.
     pub fn begin(&mut self) {
         self.before = (self.slices.drain(..)).fold(self.cold, |sum, slice| sum.and(&slice));
         self.latencies = Latencies::default();
         self.counted = self.statistics();
     }
 
-    /// Reads for so long.
+    /// Reads for this long.
     ///
     /// # Errors
     /// A read failed.
@@ -242,7 +242,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// What its client has counted since the warm-up.
+    /// The counts of its client since the warm-up.
     pub fn routes(&self) -> Routes {
         let now = self.statistics();
         Routes {

@@ -1,4 +1,4 @@
-//! What came of the configurations of a case, against the best of them.
+//! The figures of the configurations of a case, compared with the best of them.
 
 use odafs::Granted;
 use serde::Serialize;
@@ -20,15 +20,15 @@ pub struct Row {
     pub load_found: f64,
     /// `rpc`, `guarded`, `one-sided` or `policy`, with `+cache` where pages are kept; `default`; `mmap`; `spin-..`.
     pub config: String,
-    /// Whether the default shall be as good as this one.
+    /// Whether this is one of the fixed configurations, with the best of which the default is compared.
     pub is_fixed: bool,
     /// Reads that count.
     pub reads: u64,
     /// The mean time of a read: the median over slices; over all slices where others come for a while.
     pub mean_ns: u64,
-    /// The fastest slice's.
+    /// The mean of the fastest slice.
     pub mean_lowest_ns: u64,
-    /// The slowest one's.
+    /// The mean of the slowest slice.
     pub mean_highest_ns: u64,
     /// Time that half of the reads did not exceed.
     pub p50_ns: u64,
@@ -36,7 +36,8 @@ pub struct Row {
     pub p99_ns: u64,
     /// The mean of a new client's first reads.
     pub cold_mean_ns: Option<u64>,
-    /// The mean of all its reads: the first, those that touch the working set once, those that settle, those that count.
+    /// The mean of all its reads: the first, those that touch the working set once, those that settle, those that
+    /// count.
     pub first_mean_ns: Option<u64>,
     /// CPU time of the client for a read.
     pub client_cpu_ns_per_read: u64,
@@ -45,7 +46,7 @@ pub struct Row {
     /// Where the reads ended.
     #[serde(flatten)]
     pub routes: Routes,
-    /// The mean against that of the best fixed configuration: the median over rounds.
+    /// The mean divided by that of the best fixed configuration: the median over rounds.
     pub ratio_to_best: Option<f64>,
     /// The lowest of the rounds.
     pub ratio_lowest: Option<f64>,

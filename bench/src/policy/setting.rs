@@ -85,7 +85,7 @@ impl Setting {
         self.clock_ns
     }
 
-    /// Where both sides run, in words.
+    /// Where client and server run, as a sentence.
     pub fn placement(&self) -> String {
         match &self.placement {
             Some(p) => format!(
@@ -264,7 +264,7 @@ impl Others {
                 others.run(case.shift.is_none())?;
                 Ok(others)
             }
-            _ => bail!("clients that load the server ended (their reason stands above)"),
+            _ => bail!("the clients that load the server have ended, for the reason above"),
         }
     }
 }

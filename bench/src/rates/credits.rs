@@ -23,7 +23,7 @@ pub struct Plan {
     pub record_bytes: usize,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// A number, or `adaptive`; at both ends.
@@ -39,7 +39,7 @@ pub struct Spec {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
     /// Its figures.
@@ -131,7 +131,7 @@ fn row(spec: Spec, rounds: &[Round]) -> Row {
     }
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read failed.

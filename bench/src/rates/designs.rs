@@ -19,7 +19,7 @@ pub struct Plan {
     pub record_bytes: Vec<usize>,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// `read-read` or `read-write`.
@@ -35,7 +35,7 @@ pub struct Spec {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
     /// Its figures.
@@ -88,7 +88,7 @@ fn row(spec: Spec, rounds: &[Round]) -> Row {
     }
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read or write failed.

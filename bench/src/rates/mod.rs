@@ -1,7 +1,7 @@
 //! How much goes through: `odafs bench throughput`, `designs`, `registration` and `credits`.
 //!
-//! Each row is a [`Case`]: callers who read or write a file of their server's one after the other, for a while. Cases are
-//! measured in turn, each once a round and on new connections; a row is the median of its rounds.
+//! Each row is a [`Case`]: callers who read or write a file of their server's one after the other, for a while. Cases
+//! are measured in turn, each once a round and on new connections; a row is the median of its rounds.
 
 pub mod credits;
 pub mod designs;
@@ -27,7 +27,7 @@ use crate::process::Fabric;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What all of these benches are told.
+/// The common options of these benches.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// The program `odafs`, for servers in processes of their own.
@@ -45,13 +45,13 @@ pub struct Conditions {
 /// What these benches print as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report<R> {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -61,7 +61,7 @@ pub struct Report<R> {
     pub rows: Vec<R>,
 }
 
-/// What went through, and what it took: the medians of the rounds.
+/// The throughput and its costs: the medians of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// 2^20 bytes a second.

@@ -27,7 +27,8 @@ pub struct Plan {
     pub threads: Vec<u32>,
     /// Bytes of a record.
     pub record_bytes: Vec<usize>,
-    /// What the server's engine spends on each registration over TCP, as hardware would. A device has prices of its own.
+    /// What the server's engine spends on each registration over TCP, as hardware would. A device has prices of its
+    /// own.
     pub costs: Costs,
     /// Whether the device offers on-demand paging.
     pub on_demand: bool,
@@ -42,7 +43,7 @@ pub struct Costs {
     pub page: Duration,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// One of [`STRATEGIES`].
@@ -59,7 +60,7 @@ pub struct Spec {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
     /// Its figures.
@@ -70,8 +71,8 @@ pub struct Row {
     pub breakdown: Breakdown,
 }
 
-/// Where the time of a call went: the medians of the rounds, in nanoseconds. Calls take turns on one engine, so the time
-/// of one is the time of all, divided.
+/// Where the time of a call went: the medians of the rounds, in nanoseconds. Calls take turns on one engine, so the
+/// time of one is the time of all, divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Breakdown {
     /// All of it.
@@ -162,7 +163,7 @@ fn case(spec: &Spec, server: usize) -> Case {
     )
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read or write failed.

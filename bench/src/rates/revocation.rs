@@ -1,6 +1,6 @@
-//! `odafs bench registration --revocation`: what it takes to take a page back from a client that reads it by itself. By its
-//! stamp, as ODAFS does it: a store, and the client sees that what it read is stale. Or by a tag for this page and client
-//! (a memory window): the device refuses the read, and with it the connection is over.
+//! `odafs bench registration --revocation`: the cost of taking a page back from a client that reads it one-sided. By
+//! its stamp, as ODAFS does: a store, after which the client finds that its read is stale. Or by a tag for this page
+//! and client (a memory window): the device refuses the read and ends the connection.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub struct Row {
     pub read_ns: u64,
     /// What the server does to take the page back, before a write can be acknowledged.
     pub revoke_ns: u64,
-    /// A read of what was taken back, until the client knows that.
+    /// A read of a page that was taken back, until the client knows that.
     pub stale_ns: u64,
     /// From then on until the next good read: a call for a new reference, and where the connection was lost a new one first.
     pub recovered_ns: u64,
@@ -56,7 +56,7 @@ pub struct Row {
 /// Rows there are.
 pub const ROWS: usize = 2;
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// There is no such fabric, or a connection failed that should not.

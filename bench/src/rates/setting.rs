@@ -151,7 +151,7 @@ impl Setting {
         Ok(self.servers.len() - 1)
     }
 
-    /// Where both sides run, in words.
+    /// Where client and server run, as a sentence.
     pub fn placement(&self) -> String {
         match &self.placement {
             Some(p) => format!(

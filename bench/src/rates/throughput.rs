@@ -28,7 +28,7 @@ pub struct Plan {
     pub waits: Vec<&'static str>,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// One of [`FABRICS`].
@@ -46,7 +46,7 @@ pub struct Spec {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
     /// Its figures.
@@ -105,7 +105,7 @@ impl Spec {
     }
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read or write failed.

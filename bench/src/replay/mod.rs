@@ -1,9 +1,9 @@
 //! `odafs bench replay`: a trace (docs/TRACES.md) by each route in turn.
 //!
-//! The files that the trace finds are made in a directory of this run's, and a server serves them from its memory. A first
-//! pass by RPC counts for nothing: it fills the server, and finds how much of the trace fits the time. Then each round
-//! replays as much by every route, each with a client that has just connected, so that routes are compared by the same
-//! operations of the same round. Threads of the recording are threads here; each does its operations in their order.
+//! The run creates the files that the trace needs in its own directory, and a server serves them from its memory. A
+//! first pass by RPC does not count: it fills the server's cache, and shows how much of the trace fits the time. Then
+//! each round replays that much by every route, each with a new client, so that routes are compared by the same
+//! operations of the same round. Each thread of the recording is a thread here, and does its operations in their order.
 
 mod player;
 mod row;
@@ -28,7 +28,8 @@ use tree::Tree;
 /// What is replayed, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Names of routes: `rpc`, `guarded`, `one-sided`, `policy`, all without a data cache, and `default`: default options.
+    /// Names of routes: `rpc`, `guarded`, `one-sided`, `policy`, all without a data cache, and `default`: default
+    /// options.
     pub routes: Vec<String>,
     /// The fabric.
     pub fabric: Fabric,
@@ -52,11 +53,11 @@ pub const ROUTES: [&str; 5] = ["rpc", "guarded", "one-sided", "policy", "default
 /// What `odafs bench replay --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// The trace's name.
     pub trace: String,
@@ -83,11 +84,11 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Replays. `tick` is told each pass before it begins, with `round` first.
+/// Replays. `tick` hears of each pass before it begins, with `round` first.
 ///
 /// # Errors
-/// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation that
-/// fails where it did not, or reads another length, is counted.
+/// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation
+/// that fails where it did not, or reads another length, is counted.
 pub fn run(
     plan: &Plan,
     program: PathBuf,

@@ -1,4 +1,4 @@
-//! Benches drawn from what they print as JSON: which figures are plotted against what.
+//! Draws benches from their JSON output, and chooses which figures to plot against which.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize as _;
@@ -12,7 +12,7 @@ use super::{
 use crate::machine::Machine;
 use crate::table;
 
-/// Adds a bench's report, as its `--json` prints it, and keeps it in the page. A bench that is not known has a table.
+/// Adds a bench's report, as its `--json` prints it, and keeps it in the page. An unknown bench gets a table.
 ///
 /// # Errors
 /// It is no report: it has no rows.

@@ -31,7 +31,7 @@ pub(super) fn draw(page: &mut Page, rows: &[Value]) {
     }
 }
 
-/// What the server is told to grant.
+/// The direct reads that the server grants.
 fn served(row: &Value) -> String {
     match &*word(row, "served") {
         "default" => "server with its defaults".to_owned(),

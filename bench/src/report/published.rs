@@ -1,4 +1,5 @@
-//! What the papers' texts state, to stand beside what is measured here ([RESEARCH](../../../docs/RESEARCH.md) compares them).
+//! The figures in the papers' texts, to compare with the measured ones ([RESEARCH](../../../docs/RESEARCH.md) compares
+//! them).
 
 use serde_json::Value;
 

@@ -219,7 +219,7 @@ impl Svg {
         )
     }
 
-    /// Texts that lie over one another or beyond the edges, as far as widths of letters tell.
+    /// Texts that overlap or exceed the edges, as far as the widths of letters show.
     #[cfg(test)]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! Many clients in this process, each with connections and a session of its own.
+//! Many clients in this process, each with its own connections and session.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ pub struct Crowd {
     files: Vec<File>,
 }
 
-/// What came of a slice of time.
+/// The figures of a slice of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slice {
     /// Reads of all clients together.
     pub reads: u64,
     /// How long that took.
     pub elapsed_ns: u64,
-    /// Reads of the client that made fewest.
+    /// Reads of the client that made the fewest.
     pub fewest: u64,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
     /// CPU time of the server.
     pub server_cpu_ns: u64,
@@ -37,19 +37,19 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Reads a second.
+    /// Reads per second.
     pub fn rate(&self) -> f64 {
         self.reads as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// What the slowest client had of a fair share.
+    /// Reads of the slowest client, divided by the mean of all clients.
     pub fn slowest_share(&self) -> f64 {
         self.fewest as f64 * self.clients as f64 / self.reads.max(1) as f64
     }
 }
 
 impl Crowd {
-    /// Nobody yet.
+    /// A crowd without clients.
     pub fn new(way: Way, route: Route) -> Self {
         Self {
             way,
@@ -58,7 +58,7 @@ impl Crowd {
         }
     }
 
-    /// Connects clients until there are so many; each has references of the whole file, where its route takes them, and
+    /// Connects clients until there are this many. Each has references of the whole file, if its route uses them, and
     /// has made a few reads.
     ///
     /// # Errors
@@ -88,8 +88,9 @@ impl Crowd {
         Ok(())
     }
 
-    /// All read at random for so long: the clients of one of so many threads in turn. Each has made `settle` reads before
-    /// that: a connection learns for itself how long to poll for an answer, and what it polls in vain others lack.
+    /// Lets all clients read at random for this long. With fewer threads than clients, those of a thread take turns.
+    /// Each client makes `settle` reads before that: its connection learns how long to poll for an answer, and polling
+    /// in vain would take time from others.
     ///
     /// # Errors
     /// A read failed.

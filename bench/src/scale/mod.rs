@@ -1,9 +1,9 @@
-//! `odafs bench scale`: how much many clients get of a server, and what each of them costs it.
+//! `odafs bench scale`: the rate that many clients get from a server together, and what each of them costs.
 //!
-//! In each round every route gets a new server, and its clients come until there are so many, then so many more: one
-//! slice of time at each count. So the rate at a count has its ratio to the best count of the same server. A client has
-//! connections and a session of its own. All are in this process: up to some number each has a thread, beyond that threads
-//! have several, which read in turn. Neither side is bound to processors.
+//! In each round every route gets a new server, and its clients increase from one number to the next, with one slice of
+//! time at each. So the rate at a number has a ratio to the best one of the same server. A client has its own
+//! connections and session. All are in this process. Up to some number each has a thread; beyond that, threads have
+//! several clients, which read in turn. Neither side is bound to processors.
 
 mod crowd;
 mod memory;
@@ -29,13 +29,13 @@ use crowd::{Crowd, Slice};
 /// What `odafs bench scale --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -48,7 +48,7 @@ pub struct Report {
     /// A row for each route and count of clients.
     #[serde(serialize_with = "crate::spread::flat")]
     pub rows: Vec<Row>,
-    /// What other things take of memory.
+    /// Memory per open file, and per page that was handed out.
     pub costs: Vec<Cost>,
 }
 
@@ -59,13 +59,13 @@ pub struct Row {
     pub fabric: &'static str,
     /// `one-sided`, `guarded`, `rpc`, `policy`.
     pub route: &'static str,
-    /// Clients at once.
+    /// Number of clients that read at the same time.
     pub clients: usize,
-    /// Reads a second of all together.
+    /// Reads per second of all clients together.
     pub reads_per_second: Spread,
-    /// The same against the best count of clients of the same round.
+    /// That rate divided by the highest rate of the same round at any number of clients.
     pub rate_to_best: Option<Spread>,
-    /// What the slowest client had of a fair share.
+    /// Reads of the slowest client, divided by the mean of all clients.
     pub slowest_share: Spread,
     /// CPU time of the clients for a read.
     pub client_cpu_ns_per_read: u64,
@@ -86,7 +86,7 @@ struct Step {
     client: Memory,
 }
 
-/// Measures. `tick` is told each route of each round before it begins, with `round` first.
+/// Measures. `tick` hears of each route of each round before it begins, with `round` first.
 ///
 /// # Errors
 /// A server could not be started or reached, or a read failed.

@@ -17,7 +17,7 @@ const BUILT_IN: &str = include_str!("../../plans/scale.toml");
 pub struct Plan {
     /// Clients at once, in rising order.
     pub clients: Vec<usize>,
-    /// Threads of the clients at most; each has several clients then, which read in turn.
+    /// Maximum number of threads of the clients. If there are more clients, those of a thread read in turn.
     pub threads: usize,
     /// Names of routes.
     pub routes: Vec<String>,
@@ -44,7 +44,7 @@ fn page() -> usize {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -55,21 +55,21 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && plan.files > 0 && plan.pages > 0 && plan.threads > 0,
-            "file-mib, rounds, slice-ms, files, pages and threads: more than none is needed"
+            "file-mib, rounds, slice-ms, files, pages and threads: must be more than 0"
         );
         ensure!(
             plan.clients.first() > Some(&0) && plan.clients.is_sorted_by(|a, b| a < b),
-            "clients: numbers in rising order"
+            "clients: must be in rising order"
         );
         ensure!(
             plan.size > 0 && plan.size as u64 <= plan.file_mib << 20,
-            "size: a read is of 1 byte or more, and no longer than the file"
+            "size: must be 1 or more, and at most the size of the file"
         );
         plan.ways()?;
         Ok(plan)
@@ -84,7 +84,7 @@ impl Plan {
             Some(Path::Client(way, route)) => Ok((way, route)),
             Some(Path::NfsTcp) => Ok((Way::NfsTcp, odafs::Route::Rpc)),
             _ => bail!(
-                "{name:?} is no route: `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
+                "{name:?} is no route; give `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
             ),
         };
         self.routes.iter().map(way).collect()
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         /// What a new server takes, and what it takes to connect a client and to let it go.
         const SERVER_MS: u64 = 200;

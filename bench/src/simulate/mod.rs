@@ -1,8 +1,9 @@
-//! `odafs bench simulate`: what a machine cannot show by itself. Thousands of clients, terabytes of cache, links of 25 to 400
+//! `odafs bench simulate`: what a machine cannot show by itself. Thousands of clients, terabytes of cache, links of 25
+//! to 400
 //! Gbit/s, played by a model of queues with costs that were measured or published.
 //!
-//! Nothing here is measured, and every row says so. [`compare`] puts what `odafs bench scale` has measured on one machine
-//! beside what the model says of that machine.
+//! Nothing here is measured, and every row says so. [`compare`] puts what `odafs bench scale` has measured on one
+//! machine beside what the model says of that machine.
 
 mod model;
 mod plan;
@@ -20,9 +21,9 @@ use crate::machine::{Machine, commit};
 pub struct Report {
     /// The machine that played it, which no figure depends on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// Always: nothing was measured.
     pub simulated: bool,
@@ -149,10 +150,11 @@ pub fn run(plan: &Plan, mut tick: impl FnMut()) -> Result<Report> {
     })
 }
 
-/// Puts what `odafs bench scale --json` has printed beside rows without a link, of the same fabric, route and number of clients.
+/// Puts what `odafs bench scale --json` has printed beside rows without a link, of the same fabric, route and number of
+/// clients.
 ///
 /// # Errors
-/// It is no such report, or no row is of what it measured.
+/// It is not such a report, or no row matches what it measured.
 pub fn compare(rows: &mut [Row], measured: &Value) -> Result<()> {
     ensure!(
         measured["bench"] == "scale",

@@ -179,7 +179,8 @@ impl Setting {
         ]
     }
 
-    /// Reads a second that each resource alone allows, by its name. `clients` is what they would get without any queue.
+    /// The rate in reads per second that each resource alone allows, by its name. `clients` is the rate without any
+    /// queue.
     pub fn limits(&self) -> [(&'static str, f64); 4] {
         let sum = |of: &dyn Fn(Demand) -> f64| -> f64 {
             let tries = self.tries();
@@ -206,7 +207,7 @@ impl Setting {
         ]
     }
 
-    /// Plays so many reads, after a fifth as many that do not count. A seed gives the same again.
+    /// Simulates this many reads, after a fifth as many that do not count. The same seed gives the same result.
     pub fn simulate(&self, reads: u64, seed: u64) -> Outcome {
         Run::new(self, seed).play(reads)
     }

@@ -184,7 +184,7 @@ impl Costs {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -195,23 +195,24 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         ensure!(
             (100..=1_000_000).contains(&plan.reads),
-            "reads: a row takes 100 to 1,000,000"
+            "reads: must be 100 to 1,000,000"
         );
         ensure!(
             (0.0..=1.0).contains(&plan.variability) && plan.reference_bytes > 0.0,
-            "variability is from 0 to 1, and reference-bytes above 0"
+            "variability must be 0 to 1, and reference-bytes more than 0"
         );
         for (name, costs) in &plan.costs {
             ensure!(
                 costs.are_possible(),
-                "costs.{name}: client-ns and server-ns have a time for each of the rising sizes, client-ns 1 or more, \
-                 server-ns 0 or more, both below 1e9; adapter-ns is 0 to 1e6, adapter-units 1 to 1024, packet-bytes 64 to \
-                 16777216, header-bytes up to 1024, request-bytes and reply-bytes up to 65536"
+                "costs.{name}: sizes must rise, and client-ns and server-ns must have a time for each of the rising \
+                 sizes, client-ns 1 or more, server-ns 0 or more, both below 1e9; adapter-ns must be 0 to 1e6, \
+                 adapter-units 1 to 1024, packet-bytes 64 to 16777216, header-bytes up to 1024, request-bytes and \
+                 reply-bytes up to 65536"
             );
         }
         for case in &plan.cases {
@@ -220,7 +221,7 @@ impl Plan {
         let rows: usize = plan.cases.iter().map(Case::len).sum();
         ensure!(
             (1..=MOST_ROWS).contains(&rows),
-            "the cases have {rows} rows: 1 to {MOST_ROWS} can be simulated"
+            "the cases have {rows} rows, but must have 1 to {MOST_ROWS}"
         );
         Ok(plan)
     }
@@ -233,8 +234,8 @@ impl Plan {
 
     /// Makes a row of fewer reads, so that all of it takes about so long.
     pub fn fit(&mut self, seconds: Duration) {
-        /// What one processor plays, and none is slow: half a microsecond for a read of a small crowd, one and a half of a
-        /// large one.
+        /// What one processor plays, and none is slow: half a microsecond for a read of a small crowd, one and a half
+        /// of a large one.
         const READS_A_SECOND: f64 = 700_000.0;
         let rows = self.rows().map_or(1, |rows| rows.len()).max(1);
         let each = seconds.as_secs_f64() * READS_A_SECOND / rows as f64;
@@ -289,39 +290,39 @@ impl Case {
         let name = &self.name;
         ensure!(
             self.len() > 0,
-            "{name}: each list has one value or more, or the case has no rows"
+            "{name}: each list must have one value or more, or else the case has no rows"
         );
         let within = |values: &[u32], most| values.iter().all(|n| (1..=most).contains(n));
         ensure!(
             within(&self.clients, 10_000),
-            "{name}: clients are 1 to 10,000"
+            "{name}: clients must be 1 to 10,000"
         );
-        ensure!(within(&self.cores, 1024), "{name}: cores are 1 to 1024");
+        ensure!(within(&self.cores, 1024), "{name}: cores must be 1 to 1024");
         ensure!(
             self.sizes.iter().all(|n| (1..=1 << 24).contains(n)),
-            "{name}: sizes are 1 to 16777216"
+            "{name}: sizes must be 1 to 16777216"
         );
         let link = |gbit: &f64| *gbit == 0.0 || (1.0..=10_000.0).contains(gbit);
         ensure!(
             self.links_gbit.iter().all(link),
-            "{name}: links-gbit are 1 to 10000, or 0 for none"
+            "{name}: links-gbit must be 1 to 10000, or 0 for no link"
         );
         let percent = |part: &f64| (0.0..=100.0).contains(part);
         ensure!(
             self.stale_percent.iter().all(percent),
-            "{name}: stale-percent is 0 to 100"
+            "{name}: stale-percent must be 0 to 100"
         );
         ensure!(
             self.cache_gib.iter().all(|n| (1..1 << 30).contains(n)),
-            "{name}: cache-gib is 1 to 1073741823"
+            "{name}: cache-gib must be 1 to 1073741823"
         );
         ensure!(
             self.working_set > 0.0 && self.working_set <= 1.0,
-            "{name}: working-set is above 0, and 1 at most"
+            "{name}: working-set must be more than 0, and 1 or less"
         );
         ensure!(
             self.directory_gib >= 0.0 && (0.0..1e9).contains(&self.one_way_ns),
-            "{name}: directory-gib and one-way-ns are 0 or more, one-way-ns below 1e9"
+            "{name}: directory-gib and one-way-ns must be 0 or more, and one-way-ns below 1e9"
         );
         for of in &self.costs {
             let costs = known
@@ -460,7 +461,7 @@ mod tests {
             ("server-ns = [", "server-ns = [1, ", "rising sizes"),
             ("working-set = 0.", "working-set = 2.", "working-set"),
             ("working-set = 0.5", "working-set = nan", "working-set"),
-            ("clients = [1,", "clients = [0,", "clients are"),
+            ("clients = [1,", "clients = [0,", "clients must be"),
             ("clients = [1,", "clients = [] # ", "no rows"),
             ("links-gbit = [100]", "links-gbit = [0.01]", "links-gbit"),
             (
@@ -468,7 +469,7 @@ mod tests {
                 "stale-percent = [101]",
                 "stale-percent",
             ),
-            ("sizes = [4096, 65536, 1", "sizes = [0, 1", "sizes are"),
+            ("sizes = [4096, 65536, 1", "sizes = [0, 1", "sizes must be"),
             ("seed = 1", "sed = 1", "sed"),
         ] {
             assert!(BUILT_IN.contains(from), "{from}");
@@ -482,7 +483,10 @@ mod tests {
         let many = (1..=4000).map(|n| n.to_string()).collect::<Vec<_>>();
         let many = format!("clients = [{}] # ", many.join(", "));
         let error = Plan::parse(&BUILT_IN.replacen("clients = [1,", &many, 1)).unwrap_err();
-        assert!(error.to_string().contains("rows: 1 to 10000"), "{error}");
+        assert!(
+            error.to_string().contains("must have 1 to 10000"),
+            "{error}"
+        );
         let long = BUILT_IN.replacen("370000]", "900000000]", 1);
         let long = long.replacen("1048576]", "16777216]", 1);
         let error = Plan::parse(&long).unwrap_err();

@@ -1,32 +1,32 @@
-//! What may be found in the files at any time.
+//! What a reader may find in the files at any time.
 
 use crate::pages::{PAGE, Pages, Register, Since};
 
-/// The files, what becomes of each, and of their pages.
+/// The state of the files and of their pages.
 pub struct Files {
-    /// Whether a file is there.
+    /// Whether each file exists.
     there: Vec<Register>,
-    /// Those of all files.
+    /// The pages of all files.
     pages: Pages,
-    /// Pages that a file may have.
+    /// Maximum number of pages of a file.
     each: usize,
 }
 
-/// What was true of a file when somebody began to open it.
+/// The state of a file when an open of it began.
 pub struct Opened {
     there: Since,
-    /// Of every page; only for those who keep pages.
+    /// Of every page; only for readers that keep pages.
     pages: Vec<Since>,
 }
 
-/// What was true when a read began.
+/// The state of pages when a read of them began.
 pub struct Asked {
     first: usize,
     since: Vec<Since>,
 }
 
 impl Files {
-    /// So many files, none of which is there, of so many pages each at most.
+    /// `files` files, none of which exists yet, with a maximum of `each` pages.
     pub fn new(files: usize, each: usize) -> Self {
         Self {
             there: (0..files).map(|_| Register::default()).collect(),
@@ -35,12 +35,12 @@ impl Files {
         }
     }
 
-    /// How many there are or may be.
+    /// Number of files, whether they exist or not.
     pub fn len(&self) -> usize {
         self.there.len()
     }
 
-    /// Pages that a file may have.
+    /// Maximum number of pages of a file.
     pub fn each(&self) -> usize {
         self.each
     }
@@ -50,7 +50,7 @@ impl Files {
         format!("file {file}")
     }
 
-    /// Whether a file is there.
+    /// Whether a file exists.
     pub fn there(&self, file: usize) -> &Register {
         &self.there[file]
     }
@@ -67,7 +67,7 @@ impl Files {
         }
     }
 
-    /// An open begins.
+    /// To be called before a file is opened.
     pub fn open(&self, file: usize, keeps: bool) -> Opened {
         let pages = if keeps { 0..self.each } else { 0..0 };
         Opened {
@@ -76,7 +76,7 @@ impl Files {
         }
     }
 
-    /// A read of a file that was opened so begins: of so many pages from the first on.
+    /// To be called before `pages` pages, from `first` on, are read of an open file.
     pub fn ask(&self, file: usize, opened: &Opened, first: usize, pages: usize) -> Asked {
         let since = (first..first + pages).map(|page| match opened.pages.get(page) {
             Some(since) => *since,
@@ -88,7 +88,7 @@ impl Files {
         }
     }
 
-    /// Whether an open may have come to this.
+    /// Whether this result of an open is right.
     pub fn allows_open(&self, file: usize, opened: &Opened, was_there: bool) -> bool {
         match was_there {
             true => self.there[file].allows_presence(opened.there),
@@ -96,13 +96,13 @@ impl Files {
         }
     }
 
-    /// Whether a file that was opened so may be gone.
+    /// Whether an open file may have been removed.
     pub fn may_be_gone(&self, file: usize, opened: &Opened) -> bool {
         self.there[file].has_changed(opened.there)
     }
 
-    /// What is wrong with what a read returned, in words: `data` is what came of `wanted` bytes, from `within` bytes into
-    /// the first page on.
+    /// Says what is wrong with the result of a read: `data` was returned for `wanted` bytes, which begin `within` bytes
+    /// into the first page.
     pub fn check(
         &self,
         file: usize,

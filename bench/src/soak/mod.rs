@@ -1,8 +1,9 @@
-//! `odafs bench soak`: many clients of every kind read and write for a long time, every byte that they read is checked, and
-//! what both processes take is written down, so that a leak or a slow-down shows.
+//! `odafs bench soak`: many clients of every kind read and write for a long time, checks every byte that they read,
+//! and records what both processes use, so that a leak or a slow-down shows.
 //!
-//! Every page says which write it is of (as in `odafs bench mixed`). A reader that keeps no pages may see nothing older than what
-//! was acknowledged before its read began; one that does, nothing older than what was when it opened the file.
+//! Every page names the write that it comes from (as in `odafs bench mixed`). A reader that keeps no pages may see
+//! nothing older than what was acknowledged before its read began. One that keeps pages may see nothing older than what
+//! was acknowledged when it opened the file.
 
 mod files;
 mod plan;
@@ -36,52 +37,52 @@ use writer::Writer;
 /// What `odafs bench soak --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// How long it ran, in seconds.
     pub seconds: f64,
-    /// Files, and what each may grow to, in bytes.
+    /// Number of files.
     pub files: usize,
-    /// In bytes.
+    /// Maximum size of a file in bytes.
     pub file_bytes: u64,
     /// The server's page cache, in bytes.
     pub cache_bytes: u64,
-    /// Clients that read all the time.
+    /// Number of clients that read all the time.
     pub readers: usize,
-    /// Clients that write all the time.
+    /// Number of clients that write all the time.
     pub writers: usize,
-    /// Threads whose clients come and go.
+    /// Number of threads whose clients connect, read and disconnect.
     pub visitors: usize,
-    /// Reads, each of which was checked.
+    /// Number of reads, each of which was checked.
     pub checked: u64,
-    /// Bytes that they returned.
+    /// Bytes that the reads returned.
     pub checked_bytes: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Syncs, files cut, removed and made.
+    /// Number of syncs, and of files truncated, removed and created.
     pub changes: u64,
-    /// Clients that came, and went.
+    /// Number of clients that connected, read and disconnected.
     pub visits: u64,
-    /// Reads and opens that found what they must not.
+    /// Number of reads and opens that returned wrong data.
     pub wrong: u64,
-    /// Operations that failed without a reason.
+    /// Number of operations that failed without a reason.
     pub failed: u64,
-    /// The first of those that were wrong or failed, in words.
+    /// The first of the wrong results and failures, as sentences.
     pub faults: Vec<String>,
     /// How each figure of the rows grew.
     pub growth: Vec<Growth>,
-    /// A row for each look at the run.
+    /// A row for each interval.
     pub rows: Vec<Row>,
 }
 
-/// Runs for so long. `tick` is told each interval before it begins, with `round` first.
+/// Runs for this long. `tick` hears of each interval before it begins, with `round` first.
 ///
 /// # Errors
-/// The server could not be started or reached, or it ended. A read that finds what it must not is counted, and so is an
+/// The server could not be started or reached, or it ended. A read that returns wrong data is counted, and so is an
 /// operation that fails.
 pub fn run(
     plan: &Plan,
@@ -94,7 +95,7 @@ pub fn run(
     let cache_bytes = plan.cache_mib << 20;
     let directory = Scratch::for_bytes(plan.files as u64 * file_bytes);
     let directory = directory.context("cannot make a directory")?;
-    // A server that root runs serves callers over TCP as nobody.
+    // If root runs the server, callers over TCP act as nobody.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
     let server = ServerProcess::start(&ServerPlan {
         program,
@@ -142,7 +143,7 @@ pub fn run(
     })
 }
 
-/// All clients work, and the server is looked at; the rows, and how long it took.
+/// Lets all clients work and samples the server. Returns the rows, and how long it took.
 fn work(
     run: &Run,
     plan: &Plan,

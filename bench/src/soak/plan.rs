@@ -1,4 +1,4 @@
-//! What is done: a plan in TOML.
+//! What the run does: a plan in TOML.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::served::Way;
 /// The plan that is followed unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/soak.toml");
 
-/// More looks at a run are not kept.
+/// Maximum number of rows of a run.
 const SAMPLES: u32 = 300;
 
 /// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// Files in all.
+    /// Number of files.
     pub files: usize,
-    /// What each may grow to, in KiB.
+    /// Maximum size of a file in KiB.
     pub file_kib: usize,
     /// The server's page cache, in MiB.
     pub cache_mib: u64,
-    /// Names of [`Kind`]s: a client each.
+    /// Names of [`Kind`]s. Each is a client.
     pub readers: Vec<String>,
-    /// Names of ways: a client each.
+    /// Names of ways. Each is a client.
     pub writers: Vec<String>,
-    /// Threads whose clients come and go.
+    /// Number of threads whose clients connect, read and disconnect.
     pub visitors: usize,
-    /// Time between two looks, in milliseconds.
+    /// Length of an interval in milliseconds.
     pub sample_ms: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Plan {
 pub struct Kind {
     /// How it reaches the server.
     pub way: Way,
-    /// None: default options.
+    /// The route. `None` for default options.
     pub route: Option<Route>,
 }
 
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// The fabric and the route, as a row has them.
+    /// The fabric and the route of a row.
     pub fn names(self) -> (&'static str, &'static str) {
         let route = self
             .route
@@ -98,7 +98,7 @@ fn way_named(name: &str) -> Option<Way> {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -109,28 +109,28 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         ensure!(
             plan.cache_mib > 0 && plan.sample_ms > 0,
-            "cache-mib, sample-ms: more than none is needed"
+            "cache-mib and sample-ms: must be more than 0"
         );
         ensure!(
             plan.file_kib >= 4 && plan.file_kib.is_multiple_of(4),
-            "file-kib: whole pages of 4 KiB, one at least"
+            "file-kib: must be a multiple of 4, and 4 or more"
         );
         ensure!(
             (1..=4096).contains(&plan.files) && plan.files * plan.file_kib <= 512 << 10,
-            "files, file-kib: there are 1 to 4096 files, of 512 MiB in all at most"
+            "files must be 1 to 4096, and files x file-kib at most 512 MiB"
         );
         ensure!(
             (1..=plan.files).contains(&plan.writers.len()),
-            "writers: there are one to as many as files"
+            "writers: must be 1 or more, and at most the number of files"
         );
         ensure!(
             !plan.readers.is_empty() && plan.readers.len() + plan.visitors <= 256,
-            "readers, visitors: there is one reader at least, and 256 of both at most"
+            "readers must be 1 or more, and readers + visitors at most 256"
         );
         plan.kinds()?;
         plan.ways()?;
@@ -145,7 +145,7 @@ impl Plan {
         let kind = |name: &String| {
             Kind::named(name).with_context(|| {
                 format!(
-                    "{name:?} is no route: `nfs rpc`, `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`, \
+                    "{name:?} is no route; give `nfs rpc`, `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`, \
                      or any of them with `default`"
                 )
             })
@@ -159,18 +159,19 @@ impl Plan {
     /// None, of a plan that was parsed.
     pub fn ways(&self) -> Result<Vec<Way>> {
         let way = |name: &String| {
-            way_named(name)
-                .with_context(|| format!("{name:?} is no way of a writer: `shm`, `tcp` or `nfs`"))
+            way_named(name).with_context(|| {
+                format!("{name:?} is no route of a writer; give `shm`, `tcp` or `nfs`")
+            })
         };
         self.writers.iter().map(way).collect()
     }
 
-    /// Pages that a file may grow to.
+    /// Maximum number of pages of a file.
     pub fn pages(&self) -> usize {
         (self.file_kib << 10) / PAGE
     }
 
-    /// Time between two looks at a run that takes so long.
+    /// Length of an interval of a run that takes this long.
     pub fn sample(&self, time: Duration) -> Duration {
         Duration::from_millis(self.sample_ms).max(time / SAMPLES)
     }

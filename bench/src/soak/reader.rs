@@ -14,10 +14,10 @@ use crate::histogram::Latencies;
 use crate::pages::PAGE;
 use crate::random::Random;
 
-/// Pages of a read at most, and reads of a batch.
+/// Maximum number of pages of a read, and of reads of a batch.
 const MOST: usize = 16;
 
-/// A reader opens a file again after so many reads of it, about.
+/// A reader reopens a file after approximately this many reads.
 const REOPEN: u64 = 32;
 
 /// A client, and the files that it has open.
@@ -28,11 +28,11 @@ pub struct Reader<'a> {
     open: Vec<Option<(File, Opened)>>,
     random: Random,
     buffer: Vec<u8>,
-    /// Where what its reads took is counted.
+    /// The times of its reads.
     latencies: &'a Mutex<Latencies>,
 }
 
-/// What is read: `bytes` from `within` the first page on.
+/// A range to read: `bytes` bytes, which begin `within` bytes into the first page.
 #[derive(Clone, Copy)]
 struct Range {
     first: usize,
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads once, or as a batch, of any file.
+    /// Makes a read or a batch of reads, of a random file.
     pub fn once(&mut self) {
         let file = self.random.below(self.run.files.len() as u64) as usize;
         if self.random.below(REOPEN) == 0 {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether the file can be read further.
+    /// Reads once. Returns whether the file can be read further.
     fn read(&mut self, file: usize, handle: &File, opened: &Opened) -> bool {
         let range = self.range();
         let files = &self.run.files;
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// The same of many pages at once.
+    /// As [`read`](Self::read), for a batch.
     fn batch(&mut self, file: usize, handle: &File, opened: &Opened) -> bool {
         let files = &self.run.files;
         let each = files.each() as u64;
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         self.run.counts.read_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// A read that failed: there is a reason if the file was removed.
+    /// Counts a read that failed, unless the file was removed.
     fn refused(&self, file: usize, opened: &Opened, error: &ReadError) -> bool {
         let is_stale = matches!(error, ReadError::Server { status, .. } if *status == STALE);
         if !is_stale {
@@ -230,12 +230,12 @@ impl<'a> Reader<'a> {
 /// NFS3ERR_STALE.
 const STALE: Status = Status(70);
 
-/// Whether there is no such file (NFS3ERR_NOENT); or none any more, since it was looked up.
+/// Whether the file does not exist (NFS3ERR_NOENT), or was removed after it was looked up.
 pub fn is_gone(error: &PathError) -> bool {
     matches!(error, PathError::Server { status, .. } if [Status(2), STALE].contains(status))
 }
 
-/// Clients that come, read some of a few files, and go, by each of these kinds in turn, until the run is over.
+/// Until the run is over, connects a client, by each of these kinds in turn, which reads parts of a few files.
 pub fn visit(run: &Run, kinds: &[Kind], slot: usize) {
     const READS: usize = 32;
     for turn in slot as u64.. {

@@ -1,37 +1,37 @@
-//! Looks at a run, and what grew from the first to the last.
+//! The rows of a run, and how much each figure grew.
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::usage::{self, Memory};
 
-/// What was found at a time, and in the interval before it.
+/// The figures at the end of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// Since the run began.
+    /// Seconds since the run began.
     pub seconds: f64,
-    /// Reads a second, of all clients.
+    /// Reads per second of all clients.
     pub reads_per_second: f64,
-    /// The 99th percentile of what reads took, batches left out.
+    /// The 99th percentile of the times of single reads, in nanoseconds.
     pub read_p99_ns: u64,
-    /// The server's memory, in bytes: its own.
+    /// Private memory of the server in bytes.
     pub server_bytes: u64,
-    /// The same, shared: its page cache.
+    /// Shared memory of the server in bytes: its page cache.
     pub server_shared_bytes: u64,
-    /// Files and sockets that the server has open.
+    /// Number of files and sockets that the server has open.
     pub server_descriptors: u64,
-    /// The server's threads.
+    /// Number of threads of the server.
     pub server_threads: u64,
-    /// The memory of this process, in which all clients are, in bytes: its own.
+    /// Private memory of this process, which has all clients, in bytes.
     pub client_bytes: u64,
-    /// Files and sockets that it has open.
+    /// Number of files and sockets that this process has open.
     pub client_descriptors: u64,
-    /// Its threads.
+    /// Number of threads of this process.
     pub client_threads: u64,
 }
 
 impl Row {
-    /// Looks at the server with this process id, and at this process.
+    /// Samples the server with this process id, and this process.
     ///
     /// # Errors
     /// The server has ended.
@@ -57,7 +57,7 @@ pub struct Growth {
     pub first: f64,
     /// Its mean in the last.
     pub last: f64,
-    /// By how much of the first it grew, in percent; less than 0 where it shrank. None: it was 0.
+    /// Growth in percent of `first`, negative if it shrank. `None` if `first` is 0.
     pub percent: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What all threads of a run share.
+//! The state that all threads of a run share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,25 +10,25 @@ use super::files::Files;
 use crate::histogram::Latencies;
 use crate::served::Way;
 
-/// Faults that are told; further ones are counted.
+/// Number of faults that are described. Further ones are only counted.
 const TOLD: usize = 20;
 
 /// A run.
 pub struct Run {
-    /// What may be found.
+    /// The state of the files.
     pub files: Files,
-    /// What was done.
+    /// Counters.
     pub counts: Counts,
-    /// Where the server is, by [`Way`].
+    /// URLs of the server, by [`Way`].
     pub urls: [(Way, Url); 3],
-    /// Whether it is over.
+    /// Whether the run is over.
     pub stop: AtomicBool,
-    /// What single reads took since the last look, by thread.
+    /// Times of single reads in this interval, by thread.
     pub latencies: Vec<Mutex<Latencies>>,
     told: Mutex<Vec<String>>,
 }
 
-/// What was done so far.
+/// Counters of a run.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Reads, all of which were checked.
@@ -41,14 +41,14 @@ pub struct Counts {
     pub changes: AtomicU64,
     /// Clients that came, and went.
     pub visits: AtomicU64,
-    /// Reads and opens that found what they must not.
+    /// Reads and opens that returned wrong data.
     pub wrong: AtomicU64,
     /// Operations that failed without a reason.
     pub failed: AtomicU64,
 }
 
 impl Run {
-    /// Of these files at a server, read by so many threads.
+    /// A run on these files, with this many reading threads.
     pub fn new(files: Files, urls: [(Way, Url); 3], threads: usize) -> Self {
         Self {
             files,
@@ -60,7 +60,7 @@ impl Run {
         }
     }
 
-    /// Whether it goes on.
+    /// Whether the run goes on.
     pub fn goes_on(&self) -> bool {
         !self.stop.load(Relaxed)
     }
@@ -68,20 +68,20 @@ impl Run {
     /// A new client.
     ///
     /// # Errors
-    /// It cannot reach the server.
+    /// The client cannot reach the server.
     pub fn connect(&self, way: Way, options: Options) -> Result<Client> {
         let url = self.urls.iter().find(|(of, _)| *of == way);
         let (_, url) = url.ok_or_else(|| anyhow::anyhow!("the server has no such way"))?;
         Ok(Client::connect_with(url, options)?)
     }
 
-    /// Counts what was found and must not be.
+    /// Counts wrong data.
     pub fn wrong(&self, what: String) {
         self.counts.wrong.fetch_add(1, Relaxed);
         self.tell(what);
     }
 
-    /// Counts what failed without a reason.
+    /// Counts an operation that failed without a reason.
     pub fn failed(&self, what: String) {
         self.counts.failed.fetch_add(1, Relaxed);
         self.tell(what);
@@ -94,7 +94,7 @@ impl Run {
         }
     }
 
-    /// What single reads took since this was asked last.
+    /// Takes the times of single reads since the last call.
     pub fn take_latencies(&self) -> Latencies {
         let mut all = Latencies::default();
         for one in &self.latencies {
@@ -105,7 +105,7 @@ impl Run {
         all
     }
 
-    /// The first faults, in words.
+    /// Descriptions of the first faults.
     pub fn told(&self) -> Vec<String> {
         held(&self.told).clone()
     }

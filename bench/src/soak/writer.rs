@@ -1,4 +1,4 @@
-//! Clients that change files, and write down what they do.
+//! Clients that change files, and record what they do.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use super::run::Run;
 use crate::pages::{PAGE, Register};
 use crate::random::Random;
 
-/// Pages of a write at most.
+/// Maximum number of pages of a write.
 const MOST: usize = 16;
 
 /// A client, and the files that are its own.
@@ -25,7 +25,7 @@ pub struct Writer<'a> {
 
 struct Owned {
     file: usize,
-    /// None: it is not there.
+    /// `None` if the file does not exist.
     handle: Option<File>,
 }
 

@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 /*
- Which routes a read may take: the one that costs least (the default).
+ The route of reads: the cheapest one (the default).
  */
 #define ODAFS_ROUTE_POLICY 0
 
@@ -26,17 +26,18 @@
 #define ODAFS_ROUTE_RPC 1
 
 /*
- Guarded direct reads where there is a reference, calls otherwise.
+ Guarded direct reads wherever there is a reference, calls otherwise.
  */
 #define ODAFS_ROUTE_GUARDED 2
 
 /*
- One-sided direct reads where there is a reference, calls otherwise. Connecting fails where the server does not grant them.
+ One-sided direct reads wherever there is a reference, calls otherwise. Connecting fails if the server does not grant
+ them.
  */
 #define ODAFS_ROUTE_ONE_SIDED 3
 
 /*
- Pages may be kept in this process, and are checked when a file is opened, as NFS clients do (the default).
+ This process may keep pages, which are checked when a file is opened, as NFS clients do (the default).
  */
 #define ODAFS_CACHE_CLOSE_TO_OPEN 0
 
@@ -51,7 +52,7 @@
 #define ODAFS_WAIT_ADAPTIVE 0
 
 /*
- A thread polls until the answer is there: the shortest latency, for a whole processor.
+ A thread polls until the answer is there. This has the shortest latency and takes a whole processor.
  */
 #define ODAFS_WAIT_SPIN 1
 
@@ -66,56 +67,56 @@
 #define ODAFS_OP_READ 0
 
 /*
- Write them, as odafs_pwrite().
+ Write `bytes` bytes at `offset` from `buffer`, as odafs_pwrite().
  */
 #define ODAFS_OP_WRITE 1
 
 /*
- Bring all that was written before to stable storage, as odafs_fsync().
+ Bring everything written before to stable storage, as odafs_fsync().
  */
 #define ODAFS_OP_FSYNC 2
 
 /*
- Registered memory: what is read into it over RDMA (odafs://) is written there by the server, and not copied here. It
- belongs to no connection. One read at a time may use it.
+ Registered memory. Over RDMA (odafs://), the server writes data of reads directly into it, and nothing is copied
+ here. The memory belongs to no connection. Only one read at a time may use it.
  */
 typedef struct odafs_buffer odafs_buffer;
 
 /*
- A connection to one export of a server. Any number of threads may use one at a time, and share its caches.
+ A connection to one export of a server. Any number of threads may use it at the same time. They share its caches.
  */
 typedef struct odafs_client odafs_client;
 
 /*
- A directory that is being listed. One thread at a time may use it.
+ A directory listing. Only one thread at a time may use it.
  */
 typedef struct odafs_dir odafs_dir;
 
 /*
- An open file. Any number of threads may use one at a time.
+ An open file. Any number of threads may use it at the same time.
  */
 typedef struct odafs_file odafs_file;
 
 /*
- A queue of submissions and one of completions, and threads between them. Any number of threads may use it at a time.
+ A queue of submissions, a queue of completions, and threads between them. Any number of threads may use it at the
+ same time.
  */
 typedef struct odafs_ring odafs_ring;
 
 /*
- Options of a connection. Fill it with odafs_options_init() first, then set what is to be another. 0 and NULL are the
- defaults.
+ Options of a connection. Call odafs_options_init() first, then change what you need. 0 and NULL mean the default.
  */
 typedef struct odafs_options {
   /*
-   Length of this structure in bytes, as the program was compiled; odafs_options_init() sets it.
+   Size of this structure in bytes when the program was compiled. odafs_options_init() sets it.
    */
   size_t size;
   /*
-   How long any one call may take in milliseconds, reconnecting included; 0 is 30,000.
+   How long any one call may take in milliseconds, including reconnecting. 0: 30,000.
    */
   uint64_t deadline_ms;
   /*
-   Bytes that the data cache and the directory of references share; 0 is 64 MiB.
+   Memory in bytes that the data cache and the directory of references share. 0: 64 MiB.
    */
   uint64_t memory_bytes;
   /*
@@ -131,15 +132,15 @@ typedef struct odafs_options {
    */
   uint32_t wait;
   /*
-   Connections of each kind, at most; 0 is 8.
+   The most connections of each kind. 0: 8.
    */
   uint32_t lanes;
   /*
-   32 bytes, or NULL: our X25519 secret key, for servers that admit clients by key.
+   32 bytes, or NULL: this client's X25519 secret key, for servers that admit clients by key.
    */
   const uint8_t *identity;
   /*
-   32 bytes, or NULL: the server's X25519 public key. A server with another one is refused.
+   32 bytes, or NULL: the server's X25519 public key. A server with another key is refused.
    */
   const uint8_t *server_key;
 } odafs_options;
@@ -149,15 +150,15 @@ typedef struct odafs_options {
  */
 typedef struct odafs_entry {
   /*
-   The name, without the directory: there until the next call with the same odafs_dir.
+   The name, without the directory. It is valid until the next call with the same odafs_dir.
    */
   const char *name;
   /*
-   1 if `stat` is known, 0 if the file went away meanwhile.
+   1 if `stat` is set, 0 if the file has gone meanwhile.
    */
   int has_stat;
   /*
-   What is known about it (not about a link's target).
+   The attributes (of a symbolic link itself, not of its target).
    */
   struct stat stat;
 } odafs_entry;
@@ -167,7 +168,7 @@ typedef struct odafs_entry {
  */
 typedef struct odafs_range {
   /*
-   First byte, in the file.
+   First byte, as an offset in the file.
    */
   uint64_t offset;
   /*
@@ -177,7 +178,7 @@ typedef struct odafs_range {
 } odafs_range;
 
 /*
- Something to do.
+ A request.
  */
 typedef struct odafs_submission {
   /*
@@ -185,33 +186,33 @@ typedef struct odafs_submission {
    */
   uint32_t op;
   /*
-   The file. It may be closed once this is submitted.
+   The file. It may be closed after the submission.
    */
   const struct odafs_file *file;
   /*
-   The bytes; they belong to the ring until this has completed.
+   The bytes. They belong to the ring until the submission has completed.
    */
   void *buffer;
   /*
-   How many.
+   Length in bytes.
    */
   size_t bytes;
   /*
-   First byte, in the file.
+   First byte, as an offset in the file.
    */
   uint64_t offset;
   /*
-   Whatever the program likes: the completion says it again.
+   A value of the program's choice, which the completion contains again.
    */
   uint64_t user_data;
 } odafs_submission;
 
 /*
- Something that was done.
+ The result of a submission.
  */
 typedef struct odafs_completion {
   /*
-   That of the submission.
+   The value of the submission.
    */
   uint64_t user_data;
   /*
@@ -225,13 +226,13 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Zeroed memory of `bytes` bytes. NULL on failure: EINVAL, `bytes` is 0; ENOMEM.
+ Zeroed memory of `bytes` bytes. Returns NULL on failure. EINVAL: `bytes` is 0. ENOMEM: there is no memory left.
  */
 struct odafs_buffer *odafs_buffer_new(size_t bytes);
 
 /*
- Its bytes. The pointer holds until the next read into the buffer begins: ask again after it. NULL with EBUSY: another
- thread reads into it.
+ The bytes. The pointer is valid until the next read into the buffer begins; ask again after that. Returns NULL with
+ EBUSY while another thread reads into the buffer.
 
  Safety:
  `buffer` is NULL or a buffer.
@@ -239,7 +240,7 @@ struct odafs_buffer *odafs_buffer_new(size_t bytes);
 void *odafs_buffer_data(const struct odafs_buffer *buffer);
 
 /*
- Its length in bytes; 0 of NULL.
+ The length in bytes, or 0 if `buffer` is NULL.
 
  Safety:
  `buffer` is NULL or a buffer.
@@ -247,7 +248,7 @@ void *odafs_buffer_data(const struct odafs_buffer *buffer);
 size_t odafs_buffer_bytes(const struct odafs_buffer *buffer);
 
 /*
- Frees the memory. NULL is nothing to do.
+ Frees the memory. If `buffer` is NULL, does nothing.
 
  Safety:
  `buffer` is NULL, or came from odafs_buffer_new() and neither it nor its bytes are used again.
@@ -255,7 +256,8 @@ size_t odafs_buffer_bytes(const struct odafs_buffer *buffer);
 void odafs_buffer_free(struct odafs_buffer *buffer);
 
 /*
- As odafs_pread(), into bytes `from` to `from + bytes` of registered memory. EINVAL if those are beyond it.
+ As odafs_pread(), into the bytes from `from` to `from + bytes` of registered memory. EINVAL: these are out of
+ bounds.
 
  Safety:
  `file` is NULL or open; `buffer` is NULL or a buffer whose bytes no other thread uses during the call.
@@ -280,8 +282,8 @@ const char *odafs_version(void);
 void odafs_options_init(struct odafs_options *options);
 
 /*
- Connects with the default options. NULL on failure: EINVAL, the URL is none; ENOENT or ECONNREFUSED, nothing answers
- there, or no export holds the path; EACCES, the server does not let us in.
+ Connects with the default options. Returns NULL on failure. EINVAL: the URL is malformed. ENOENT or ECONNREFUSED:
+ nothing answers there, or no export contains the path. EACCES: the server does not admit this client.
 
  Safety:
  `url` is NULL or a text that ends with a NUL.
@@ -298,7 +300,7 @@ struct odafs_client *odafs_connect(const char *url);
 struct odafs_client *odafs_connect_with(const char *url, const struct odafs_options *options);
 
 /*
- Ends the use of a connection. Its files and directories stay usable until they are closed. NULL is nothing to do.
+ Closes a connection. Its files and directories stay usable until they are closed. If `client` is NULL, does nothing.
 
  Safety:
  `client` is NULL, or came from odafs_connect() or odafs_connect_with() and is not used again.
@@ -306,7 +308,7 @@ struct odafs_client *odafs_connect_with(const char *url, const struct odafs_opti
 void odafs_disconnect(struct odafs_client *client);
 
 /*
- One call that does nothing: 0 if the server answers.
+ Makes one call that does nothing. Returns 0 if the server answers.
 
  Safety:
  `client` is NULL or connected.
@@ -314,7 +316,7 @@ void odafs_disconnect(struct odafs_client *client);
 int odafs_ping(const struct odafs_client *client);
 
 /*
- Begins to list a directory. NULL on failure.
+ Begins a directory listing. Returns NULL on failure.
 
  Safety:
  `client` is NULL or connected; `path` is NULL or a text that ends with a NUL.
@@ -322,7 +324,7 @@ int odafs_ping(const struct odafs_client *client);
 struct odafs_dir *odafs_opendir(const struct odafs_client *client, const char *path);
 
 /*
- The next entry, without "." and "..": 1 if there is one, 0 at the end, -1 on failure.
+ Gets the next entry, without "." and "..". Returns 1 if there is one, 0 at the end, -1 on failure.
 
  Safety:
  `dir` is NULL or open, and no other thread uses it; `entry` is NULL or points to an odafs_entry.
@@ -330,7 +332,7 @@ struct odafs_dir *odafs_opendir(const struct odafs_client *client, const char *p
 int odafs_readdir(struct odafs_dir *dir, struct odafs_entry *entry);
 
 /*
- Ends a listing. NULL is nothing to do.
+ Ends a listing. If `dir` is NULL, does nothing.
 
  Safety:
  `dir` is NULL, or came from odafs_opendir() and is not used again.
@@ -338,28 +340,25 @@ int odafs_readdir(struct odafs_dir *dir, struct odafs_entry *entry);
 void odafs_closedir(struct odafs_dir *dir);
 
 /*
- What the last call of this thread that failed says of it: what is wrong, and what to do. It is never NULL, and stays as
- it is until a call of this thread fails again. As with errno, what the text says holds only right after a failure.
+ The text for the last call of this thread that failed: what is wrong, and what to do. It is never NULL, and does not
+ change until a call of this thread fails again. As with errno, it is meaningful only right after a failure.
  */
 const char *odafs_last_error(void);
 
 /*
- Opens a file, or makes one. `flags` are those of open(2): O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL and O_TRUNC;
- O_CLOEXEC and O_LARGEFILE mean nothing; O_APPEND and all others are EINVAL. `mode` is the permission bits of a new file
- (no umask is applied). An absolute path begins with the export's name, as in a URL; a relative one starts at the URL's
- path. NULL on failure.
+ Opens or creates a file. `flags` are those of open(2): O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL and
+ O_TRUNC. O_CLOEXEC and O_LARGEFILE have no effect. O_APPEND and all others are EINVAL. `mode` is the permission bits
+ of a new file (no umask is applied). An absolute path begins with the export's name, as in a URL; a relative one
+ starts at the URL's path. Returns NULL on failure.
 
  Safety:
  `client` is NULL or connected; `path` is NULL or a text that ends with a NUL.
  */
-struct odafs_file *odafs_open(const struct odafs_client *client,
-                              const char *path,
-                              int flags,
-                              uint32_t mode);
+struct odafs_file *odafs_open(const struct odafs_client *client, const char *path, int flags, uint32_t mode);
 
 /*
- Closes a file. What was written and not synced stays with the server; call odafs_fsync() first to know that it is on
- stable storage. NULL is nothing to do.
+ Closes a file. Written data that was not synced stays with the server. To be sure that it is on stable storage, call
+ odafs_fsync() first. If `file` is NULL, does nothing.
 
  Safety:
  `file` is NULL, or came from odafs_open() and is not used again.
@@ -367,32 +366,27 @@ struct odafs_file *odafs_open(const struct odafs_client *client,
 void odafs_close(struct odafs_file *file);
 
 /*
- Reads up to `bytes` bytes from `offset` on and returns how many came: fewer than asked for only at the end of the file, 0
- behind it. -1 on failure; the buffer may have been written to then, but never is after the call.
+ Reads up to `bytes` bytes from `offset` on. Returns how many were read: fewer than asked for only at the end of the
+ file, and 0 behind it. Returns -1 on failure; the buffer may have been written to then, but never is after the call.
 
  Safety:
  `file` is NULL or open; `buffer` has room for `bytes`, and no other thread uses that room during the call.
  */
-ssize_t odafs_pread(const struct odafs_file *file,
-                    void *buffer,
-                    size_t bytes,
-                    uint64_t offset);
+ssize_t odafs_pread(const struct odafs_file *file, void *buffer, size_t bytes, uint64_t offset);
 
 /*
- Writes all of `bytes` bytes at `offset` and returns `bytes`. Until odafs_fsync() has returned 0 a crash of the server may
- lose them. -1 on failure: some of them may have been written, and after ETIMEDOUT or ECONNABORTED may be yet.
+ Writes all of `bytes` bytes at `offset`, and returns `bytes`. Until odafs_fsync() has returned 0, a crash of the
+ server may lose them. Returns -1 on failure: some of the bytes may have been written, and after ETIMEDOUT or
+ ECONNABORTED may still be.
 
  Safety:
  `file` is NULL or open; `buffer` holds `bytes` bytes, and no other thread changes them during the call.
  */
-ssize_t odafs_pwrite(const struct odafs_file *file,
-                     const void *buffer,
-                     size_t bytes,
-                     uint64_t offset);
+ssize_t odafs_pwrite(const struct odafs_file *file, const void *buffer, size_t bytes, uint64_t offset);
 
 /*
- Brings all that was written through this client to the file to the server's stable storage; what a restart of the server
- lost is sent again. -1 with EIO: unsynced bytes were lost.
+ Brings everything that was written to the file through this client to the server's stable storage. Sends again what
+ a restart of the server lost. Returns -1 with EIO if unsynced bytes were lost.
 
  Safety:
  `file` is NULL or open.
@@ -400,7 +394,7 @@ ssize_t odafs_pwrite(const struct odafs_file *file,
 int odafs_fsync(const struct odafs_file *file);
 
 /*
- What is known about the file, fetched now. `st_dev` is the server's number of its file system.
+ The present attributes of the file. `st_dev` is the server's number of its file system.
 
  Safety:
  `file` is NULL or open; `stat` is NULL or points to a struct stat.
@@ -408,7 +402,8 @@ int odafs_fsync(const struct odafs_file *file);
 int odafs_fstat(const struct odafs_file *file, struct stat *stat);
 
 /*
- Checks what is kept of the file against the server, as opening it does. 1 if all of it still held, 0 if not.
+ Checks what is cached of the file against the server, as opening it does. Returns 1 if all of it is still valid,
+ otherwise 0.
 
  Safety:
  `file` is NULL or open.
@@ -416,11 +411,11 @@ int odafs_fstat(const struct odafs_file *file, struct stat *stat);
 int odafs_revalidate(const struct odafs_file *file);
 
 /*
- Reads many ranges of a file in one call, all in flight together. Their bytes come one range behind the other: range i
- begins in `buffer` where the lengths of those before it end, also if one of them came short. Ranges may overlap and have
- any order. `counts` is NULL, or has room for `count` numbers: how many bytes of each range came, fewer than asked for
- only at the end of the file. Returns how many came in all, -1 on failure: the first range that failed is told of, the
- others may or may not have been read.
+ Reads many ranges of a file in one call, all in flight together. The buffer gets one range after the other: range i
+ begins where the lengths of those before it end, even if one of them was read short. Ranges may overlap and have any
+ order. `counts` is NULL, or has room for `count` numbers: how many bytes of each range were read, fewer than asked
+ for only at the end of the file. Returns the total, or -1 on failure: the error is that of the first range that
+ failed, and the others may or may not have been read.
 
  Safety:
  `file` is NULL or open; `ranges` points to `count` ranges; `buffer` has room for `bytes`, and no other thread uses that
@@ -434,8 +429,8 @@ ssize_t odafs_read_ranges(const struct odafs_file *file,
                           size_t *counts);
 
 /*
- As odafs_read_ranges(), into registered memory from its byte `from` on. Over RDMA (odafs://) ranges of 64 KiB or more are
- written there by the server, and not copied here.
+ As odafs_read_ranges(), into registered memory from its byte `from` on. Over RDMA (odafs://), the server writes
+ ranges of 64 KiB or more there directly, and they are not copied here.
 
  Safety:
  `file` is NULL or open; `ranges` points to `count` ranges; `buffer` is NULL or a buffer whose bytes no other thread uses
@@ -449,18 +444,16 @@ ssize_t odafs_read_ranges_buffer(const struct odafs_file *file,
                                  size_t *counts);
 
 /*
- Says that these ranges will be read soon: where direct reads are worth while, the references of their pages are asked for
- in one call. No data is read. Returns how many references came; -1 on failure, on which reads do not depend.
+ Says that these ranges will be read soon. If direct reads are worthwhile, one call fetches the references of their
+ pages. No data is read. Returns how many references came, or -1 on failure, which does not affect later reads.
 
  Safety:
  `file` is NULL or open; `ranges` points to `count` ranges.
  */
-ssize_t odafs_will_need(const struct odafs_file *file,
-                        const struct odafs_range *ranges,
-                        size_t count);
+ssize_t odafs_will_need(const struct odafs_file *file, const struct odafs_range *ranges, size_t count);
 
 /*
- What is known about a file; symbolic links are followed.
+ The attributes of a file. Symbolic links are followed.
 
  Safety:
  `client` is NULL or connected; `path` is NULL or a text that ends with a NUL; `stat` is NULL or points to a struct stat.
@@ -470,7 +463,7 @@ int odafs_stat(const struct odafs_client *client,
                struct stat *stat);
 
 /*
- What is known about a file or about a symbolic link itself.
+ The attributes of a file, or of a symbolic link itself.
 
  Safety:
  As odafs_stat().
@@ -478,7 +471,7 @@ int odafs_stat(const struct odafs_client *client,
 int odafs_lstat(const struct odafs_client *client, const char *path, struct stat *stat);
 
 /*
- Makes a directory (mode 0755).
+ Creates a directory (mode 0755).
 
  Safety:
  `client` is NULL or connected; `path` is NULL or a text that ends with a NUL.
@@ -502,7 +495,7 @@ int odafs_unlink(const struct odafs_client *client, const char *path);
 int odafs_rmdir(const struct odafs_client *client, const char *path);
 
 /*
- Renames; what bears the new name is replaced at once.
+ Renames a file or directory. Whatever has the new name is replaced, in one step.
 
  Safety:
  `client` is NULL or connected; both paths are NULL or texts that end with a NUL.
@@ -510,7 +503,7 @@ int odafs_rmdir(const struct odafs_client *client, const char *path);
 int odafs_rename(const struct odafs_client *client, const char *from, const char *to);
 
 /*
- Gives the file `existing` the further name `path`.
+ Gives the file `existing` another name, `path` (a hard link).
 
  Safety:
  As odafs_rename().
@@ -518,7 +511,7 @@ int odafs_rename(const struct odafs_client *client, const char *from, const char
 int odafs_link(const struct odafs_client *client, const char *existing, const char *path);
 
 /*
- Makes a symbolic link at `path` that points to `target`.
+ Creates a symbolic link at `path` that points to `target`.
 
  Safety:
  As odafs_rename().
@@ -526,7 +519,8 @@ int odafs_link(const struct odafs_client *client, const char *existing, const ch
 int odafs_symlink(const struct odafs_client *client, const char *target, const char *path);
 
 /*
- Where a symbolic link points: at most `bytes` bytes, without a NUL behind, as readlink(2) does. Returns how many.
+ The target of a symbolic link: at most `bytes` bytes, without a NUL at the end, as readlink(2) does. Returns how
+ many.
 
  Safety:
  As odafs_mkdir(); `buffer` has room for `bytes`.
@@ -534,7 +528,7 @@ int odafs_symlink(const struct odafs_client *client, const char *target, const c
 ssize_t odafs_readlink(const struct odafs_client *client, const char *path, char *buffer, size_t bytes);
 
 /*
- Makes a file longer, with zeros, or shorter.
+ Sets the size of a file: extends it with zeros, or truncates it.
 
  Safety:
  As odafs_mkdir().
@@ -550,15 +544,15 @@ int odafs_truncate(const struct odafs_client *client, const char *path, uint64_t
 int odafs_chmod(const struct odafs_client *client, const char *path, uint32_t mode);
 
 /*
- A ring for at most `entries` submissions that have not been handed back as completions, with so many `threads` (0: 4).
- NULL on failure.
+ Creates a ring for at most `entries` submissions whose completions have not been fetched, with this many `threads`
+ (0: 4). Returns NULL on failure.
  */
 struct odafs_ring *odafs_ring_new(uint32_t entries, uint32_t threads);
 
 /*
- Waits until all that has begun is done, fails what has not (ECANCELED: it is not done, and nobody is told), drops the
- completions that nobody fetched, and frees the ring. To have all of it done fetch the completions first. NULL is nothing
- to do.
+ Waits until all submissions that have begun are done, cancels the others (ECANCELED: they are not done, and nobody
+ is told), drops completions that nobody has fetched, and frees the ring. To have all of them done, fetch the
+ completions first. If `ring` is NULL, does nothing.
 
  Safety:
  `ring` is NULL, or came from odafs_ring_new() and is not used again.
@@ -566,8 +560,8 @@ struct odafs_ring *odafs_ring_new(uint32_t entries, uint32_t threads);
 void odafs_ring_free(struct odafs_ring *ring);
 
 /*
- A file descriptor that is readable while there are completions, for poll(2) and epoll(7). It belongs to the ring: do not
- read from it, nor close it.
+ A file descriptor that is readable while there are completions, for poll(2) and epoll(7). It belongs to the ring:
+ neither read from it nor close it.
 
  Safety:
  `ring` is NULL or a ring.
@@ -575,22 +569,22 @@ void odafs_ring_free(struct odafs_ring *ring);
 int odafs_ring_fd(const struct odafs_ring *ring);
 
 /*
- Submits: reads that need no waiting are done at once, by this thread; all else is done by the ring's threads, in any
- order. Returns how many were taken, from the first on: fewer than `count` where the ring is full (fetch completions, then
- submit the rest). -1: the first is wrong or has no room (EAGAIN), and nothing was taken. Where a later one is wrong, those
- before it are taken.
+ Submits requests. The calling thread does reads that need no waiting at once; the ring's threads do all others, in
+ any order. Returns how many were accepted, from the first on. That is fewer than `count` if the ring is full (fetch
+ completions, then submit the rest) or if a later one is invalid. Returns -1 if the first is invalid or has no room
+ (EAGAIN); then none was accepted.
 
  Safety:
- `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose buffers have
- room for their bytes; nobody uses those (for writes: nobody changes them) until the submission has completed.
+ `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose
+ buffers have room for their bytes. Until a submission has completed, nobody uses its buffer (for writes: nobody
+ changes it).
  */
-ssize_t odafs_ring_submit(const struct odafs_ring *ring,
-                          const struct odafs_submission *submissions,
-                          size_t count);
+ssize_t odafs_ring_submit(const struct odafs_ring *ring, const struct odafs_submission *submissions, size_t count);
 
 /*
- Fetches completions: waits until `min` are there or `timeout_ms` has passed (-1: for ever), then gives up to `max`.
- Returns how many, 0 if none came in time. Where one of them failed, odafs_last_error() tells of the last that did.
+ Fetches completions: waits until `min` are there or `timeout_ms` has passed (-1: for ever), then returns up to
+ `max`. Returns how many, or 0 if none came in time. If one of them failed, odafs_last_error() describes the last one
+ that did.
 
  Safety:
  `ring` is NULL or a ring; `completions` has room for `max`.

@@ -8,8 +8,8 @@ use std::{
     sync::{Mutex, MutexGuard, TryLockError},
 };
 
-/// Registered memory: what is read into it over RDMA (odafs://) is written there by the server, and not copied here. It
-/// belongs to no connection. One read at a time may use it.
+/// Registered memory. Over RDMA (odafs://), the server writes data of reads directly into it, and nothing is copied
+/// here. The memory belongs to no connection. Only one read at a time may use it.
 pub struct odafs_buffer {
     memory: Mutex<Buffer>,
     bytes: usize,
@@ -20,7 +20,7 @@ impl odafs_buffer {
     pub(crate) fn take(&self) -> Result<MutexGuard<'_, Buffer>, Error> {
         match self.memory.try_lock() {
             Ok(memory) => Ok(memory),
-            // It is whole between calls, whatever became of the last.
+            // The memory is whole between calls, however the last one ended.
             Err(TryLockError::Poisoned(memory)) => Ok(memory.into_inner()),
             Err(TryLockError::WouldBlock) => Err(Error::new(
                 libc::EBUSY,
@@ -30,7 +30,7 @@ impl odafs_buffer {
     }
 }
 
-/// Zeroed memory of `bytes` bytes. NULL on failure: EINVAL, `bytes` is 0; ENOMEM.
+/// Zeroed memory of `bytes` bytes. Returns NULL on failure. EINVAL: `bytes` is 0. ENOMEM: there is no memory left.
 #[unsafe(no_mangle)]
 pub extern "C" fn odafs_buffer_new(bytes: usize) -> *mut odafs_buffer {
     at_border(|| {
@@ -45,8 +45,8 @@ pub extern "C" fn odafs_buffer_new(bytes: usize) -> *mut odafs_buffer {
     })
 }
 
-/// Its bytes. The pointer holds until the next read into the buffer begins: ask again after it. NULL with EBUSY: another
-/// thread reads into it.
+/// The bytes. The pointer is valid until the next read into the buffer begins; ask again after that. Returns NULL with
+/// EBUSY while another thread reads into the buffer.
 ///
 /// # Safety
 /// `buffer` is NULL or a buffer.
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn odafs_buffer_data(buffer: *const odafs_buffer) -> *mut 
     })
 }
 
-/// Its length in bytes; 0 of NULL.
+/// The length in bytes, or 0 if `buffer` is NULL.
 ///
 /// # Safety
 /// `buffer` is NULL or a buffer.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn odafs_buffer_bytes(buffer: *const odafs_buffer) -> usiz
     unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.bytes)
 }
 
-/// Frees the memory. NULL is nothing to do.
+/// Frees the memory. If `buffer` is NULL, does nothing.
 ///
 /// # Safety
 /// `buffer` is NULL, or came from odafs_buffer_new() and neither it nor its bytes are used again.
@@ -79,7 +79,8 @@ pub unsafe extern "C" fn odafs_buffer_free(buffer: *mut odafs_buffer) {
     unsafe { crate::file::free(buffer) };
 }
 
-/// As odafs_pread(), into bytes `from` to `from + bytes` of registered memory. EINVAL if those are beyond it.
+/// As odafs_pread(), into the bytes from `from` to `from + bytes` of registered memory. EINVAL: these are out of
+/// bounds.
 ///
 /// # Safety
 /// `file` is NULL or open; `buffer` is NULL or a buffer whose bytes no other thread uses during the call.

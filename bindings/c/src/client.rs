@@ -4,42 +4,42 @@ use crate::error::{Error, at_border, handle, text};
 use odafs::{Cache, Client, Options, Route, Url, Wait};
 use std::{ffi::c_char, mem::offset_of, time::Duration};
 
-/// A connection to one export of a server. Any number of threads may use one at a time, and share its caches.
+/// A connection to one export of a server. Any number of threads may use it at the same time. They share its caches.
 pub struct odafs_client {
     pub(crate) client: Client,
 }
 
-/// Which routes a read may take: the one that costs least (the default).
+/// The route of reads: the cheapest one (the default).
 pub const ODAFS_ROUTE_POLICY: u32 = 0;
 /// Calls only.
 pub const ODAFS_ROUTE_RPC: u32 = 1;
-/// Guarded direct reads where there is a reference, calls otherwise.
+/// Guarded direct reads wherever there is a reference, calls otherwise.
 pub const ODAFS_ROUTE_GUARDED: u32 = 2;
-/// One-sided direct reads where there is a reference, calls otherwise. Connecting fails where the server does not grant them.
+/// One-sided direct reads wherever there is a reference, calls otherwise. Connecting fails if the server does not grant
+/// them.
 pub const ODAFS_ROUTE_ONE_SIDED: u32 = 3;
 
-/// Pages may be kept in this process, and are checked when a file is opened, as NFS clients do (the default).
+/// This process may keep pages, which are checked when a file is opened, as NFS clients do (the default).
 pub const ODAFS_CACHE_CLOSE_TO_OPEN: u32 = 0;
 /// Every read sees the server.
 pub const ODAFS_CACHE_OFF: u32 = 1;
 
 /// A thread polls for 50 us, then sleeps (the default).
 pub const ODAFS_WAIT_ADAPTIVE: u32 = 0;
-/// A thread polls until the answer is there: the shortest latency, for a whole processor.
+/// A thread polls until the answer is there. This has the shortest latency and takes a whole processor.
 pub const ODAFS_WAIT_SPIN: u32 = 1;
 /// A thread sleeps at once.
 pub const ODAFS_WAIT_SLEEP: u32 = 2;
 
-/// Options of a connection. Fill it with odafs_options_init() first, then set what is to be another. 0 and NULL are the
-/// defaults.
+/// Options of a connection. Call odafs_options_init() first, then change what you need. 0 and NULL mean the default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct odafs_options {
-    /// Length of this structure in bytes, as the program was compiled; odafs_options_init() sets it.
+    /// Size of this structure in bytes when the program was compiled. odafs_options_init() sets it.
     pub size: usize,
-    /// How long any one call may take in milliseconds, reconnecting included; 0 is 30,000.
+    /// How long any one call may take in milliseconds, including reconnecting. 0: 30,000.
     pub deadline_ms: u64,
-    /// Bytes that the data cache and the directory of references share; 0 is 64 MiB.
+    /// Memory in bytes that the data cache and the directory of references share. 0: 64 MiB.
     pub memory_bytes: u64,
     /// ODAFS_ROUTE_...
     pub route: u32,
@@ -47,11 +47,11 @@ pub struct odafs_options {
     pub cache: u32,
     /// ODAFS_WAIT_...
     pub wait: u32,
-    /// Connections of each kind, at most; 0 is 8.
+    /// The most connections of each kind. 0: 8.
     pub lanes: u32,
-    /// 32 bytes, or NULL: our X25519 secret key, for servers that admit clients by key.
+    /// 32 bytes, or NULL: this client's X25519 secret key, for servers that admit clients by key.
     pub identity: *const u8,
-    /// 32 bytes, or NULL: the server's X25519 public key. A server with another one is refused.
+    /// 32 bytes, or NULL: the server's X25519 public key. A server with another key is refused.
     pub server_key: *const u8,
 }
 
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn odafs_options_init(options: *mut odafs_options) {
     }
 }
 
-/// Connects with the default options. NULL on failure: EINVAL, the URL is none; ENOENT or ECONNREFUSED, nothing answers
-/// there, or no export holds the path; EACCES, the server does not let us in.
+/// Connects with the default options. Returns NULL on failure. EINVAL: the URL is malformed. ENOENT or ECONNREFUSED:
+/// nothing answers there, or no export contains the path. EACCES: the server does not admit this client.
 ///
 /// # Safety
 /// `url` is NULL or a text that ends with a NUL.
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn odafs_connect_with(
     })
 }
 
-/// What a program gave that may have been compiled with a shorter structure than ours.
+/// Options from a program that may have been compiled with a shorter structure.
 ///
 /// # Safety
 /// It points to as many bytes as its `size` says.
@@ -200,7 +200,7 @@ unsafe fn given(options: *const odafs_options) -> Result<odafs_options, Error> {
     Ok(whole)
 }
 
-/// Ends the use of a connection. Its files and directories stay usable until they are closed. NULL is nothing to do.
+/// Closes a connection. Its files and directories stay usable until they are closed. If `client` is NULL, does nothing.
 ///
 /// # Safety
 /// `client` is NULL, or came from odafs_connect() or odafs_connect_with() and is not used again.
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn odafs_disconnect(client: *mut odafs_client) {
     unsafe { crate::file::free(client) };
 }
 
-/// One call that does nothing: 0 if the server answers.
+/// Makes one call that does nothing. Returns 0 if the server answers.
 ///
 /// # Safety
 /// `client` is NULL or connected.

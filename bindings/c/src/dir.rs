@@ -12,25 +12,25 @@ use std::{
     ptr,
 };
 
-/// A directory that is being listed. One thread at a time may use it.
+/// A directory listing. Only one thread at a time may use it.
 pub struct odafs_dir {
     entries: ReadDir,
-    /// The name that C was given last.
+    /// The name in the last entry for C.
     name: CString,
 }
 
 /// One name in a directory.
 #[repr(C)]
 pub struct odafs_entry {
-    /// The name, without the directory: there until the next call with the same odafs_dir.
+    /// The name, without the directory. It is valid until the next call with the same odafs_dir.
     pub name: *const c_char,
-    /// 1 if `stat` is known, 0 if the file went away meanwhile.
+    /// 1 if `stat` is set, 0 if the file has gone meanwhile.
     pub has_stat: c_int,
-    /// What is known about it (not about a link's target).
+    /// The attributes (of a symbolic link itself, not of its target).
     pub stat: libc::stat,
 }
 
-/// Begins to list a directory. NULL on failure.
+/// Begins a directory listing. Returns NULL on failure.
 ///
 /// # Safety
 /// `client` is NULL or connected; `path` is NULL or a text that ends with a NUL.
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn odafs_opendir(
     })
 }
 
-/// The next entry, without "." and "..": 1 if there is one, 0 at the end, -1 on failure.
+/// Gets the next entry, without "." and "..". Returns 1 if there is one, 0 at the end, -1 on failure.
 ///
 /// # Safety
 /// `dir` is NULL or open, and no other thread uses it; `entry` is NULL or points to an odafs_entry.
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn odafs_readdir(dir: *mut odafs_dir, entry: *mut odafs_en
     })
 }
 
-/// Ends a listing. NULL is nothing to do.
+/// Ends a listing. If `dir` is NULL, does nothing.
 ///
 /// # Safety
 /// `dir` is NULL, or came from odafs_opendir() and is not used again.

@@ -1,4 +1,4 @@
-//! Errors as C knows them, and the border that no panic crosses.
+//! Errors in the form that C knows, and the border that no panic crosses.
 
 use std::{
     any::Any,
@@ -7,7 +7,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// What went wrong: a number, and a text that names the remedy.
+/// An error: a number, and a text that names the remedy.
 #[derive(Debug, Clone)]
 pub struct Error {
     pub errno: c_int,
@@ -20,7 +20,7 @@ impl Error {
         Self { errno, text }
     }
 
-    /// An argument that is none.
+    /// An invalid argument.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(libc::EINVAL, text)
     }
@@ -43,7 +43,7 @@ impl From<odafs::UrlError> for Error {
     }
 }
 
-/// What a function returns, and how it says that it failed.
+/// The result types of functions, and how each reports a failure.
 pub trait Answer {
     const FAILED: Self;
 }
@@ -64,7 +64,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs the body of a function; what fails, or panics, is told of by errno and [`odafs_last_error`].
+/// Runs the body of a function. Errors and panics are reported through errno and [`odafs_last_error`].
 #[inline]
 pub fn at_border<T: Answer>(body: impl FnOnce() -> Result<T, Error>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -74,7 +74,7 @@ pub fn at_border<T: Answer>(body: impl FnOnce() -> Result<T, Error>) -> T {
     }
 }
 
-/// What a panic is told as.
+/// The text for a panic.
 pub fn panicked(panic: &(dyn Any + Send)) -> Error {
     let said = panic
         .downcast_ref::<String>()
@@ -96,7 +96,7 @@ pub fn failed<T: Answer>(error: &Error) -> T {
 /// Sets errno and the text of this thread.
 pub fn remember(error: &Error) {
     let text = CString::new(error.text.replace('\0', "\u{fffd}")).unwrap_or_default();
-    // A thread that ends has no text any more.
+    // A thread that is ending has no text any more.
     let _ = LAST.try_with(|last| last.replace(text));
     // SAFETY: the place of this thread's errno, which lives as long as the thread.
     unsafe { *libc::__errno_location() = error.errno };
@@ -134,8 +134,8 @@ fn null(what: &str) -> Error {
     ))
 }
 
-/// What the last call of this thread that failed says of it: what is wrong, and what to do. It is never NULL, and stays as
-/// it is until a call of this thread fails again. As with errno, what the text says holds only right after a failure.
+/// The text for the last call of this thread that failed: what is wrong, and what to do. It is never NULL, and does not
+/// change until a call of this thread fails again. As with errno, it is meaningful only right after a failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn odafs_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr())

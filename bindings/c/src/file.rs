@@ -12,10 +12,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// An open file. Any number of threads may use one at a time.
+/// An open file. Any number of threads may use it at the same time.
 pub struct odafs_file {
     pub(crate) file: File,
-    /// Another for each that was opened.
+    /// A unique number for each open file.
     pub(crate) id: u64,
     reads: bool,
     writes: bool,
@@ -46,10 +46,10 @@ impl odafs_file {
     }
 }
 
-/// Opens a file, or makes one. `flags` are those of open(2): O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL and O_TRUNC;
-/// O_CLOEXEC and O_LARGEFILE mean nothing; O_APPEND and all others are EINVAL. `mode` is the permission bits of a new file
-/// (no umask is applied). An absolute path begins with the export's name, as in a URL; a relative one starts at the URL's
-/// path. NULL on failure.
+/// Opens or creates a file. `flags` are those of open(2): O_RDONLY, O_WRONLY or O_RDWR, with O_CREAT, O_EXCL and
+/// O_TRUNC. O_CLOEXEC and O_LARGEFILE have no effect. O_APPEND and all others are EINVAL. `mode` is the permission bits
+/// of a new file (no umask is applied). An absolute path begins with the export's name, as in a URL; a relative one
+/// starts at the URL's path. Returns NULL on failure.
 ///
 /// # Safety
 /// `client` is NULL or connected; `path` is NULL or a text that ends with a NUL.
@@ -113,8 +113,8 @@ pub unsafe extern "C" fn odafs_open(
     })
 }
 
-/// Closes a file. What was written and not synced stays with the server; call odafs_fsync() first to know that it is on
-/// stable storage. NULL is nothing to do.
+/// Closes a file. Written data that was not synced stays with the server. To be sure that it is on stable storage, call
+/// odafs_fsync() first. If `file` is NULL, does nothing.
 ///
 /// # Safety
 /// `file` is NULL, or came from odafs_open() and is not used again.
@@ -136,7 +136,7 @@ pub(crate) unsafe fn free<T>(handle: *mut T) {
     }
 }
 
-/// The caller's memory, to read into.
+/// The caller's memory for a read.
 ///
 /// # Safety
 /// NULL with no bytes, or so many bytes that nobody else uses for `'a`.
@@ -154,7 +154,7 @@ pub(crate) unsafe fn memory<'a>(buffer: *mut c_void, bytes: usize) -> Result<&'a
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), bytes) })
 }
 
-/// The caller's data, to write.
+/// The caller's data for a write.
 ///
 /// # Safety
 /// NULL with no bytes, or so many bytes that nobody changes for `'a`.
@@ -171,8 +171,8 @@ pub(crate) unsafe fn data<'a>(buffer: *const c_void, bytes: usize) -> Result<&'a
     Ok(unsafe { std::slice::from_raw_parts(buffer.cast(), bytes) })
 }
 
-/// Reads up to `bytes` bytes from `offset` on and returns how many came: fewer than asked for only at the end of the file, 0
-/// behind it. -1 on failure; the buffer may have been written to then, but never is after the call.
+/// Reads up to `bytes` bytes from `offset` on. Returns how many were read: fewer than asked for only at the end of the
+/// file, and 0 behind it. Returns -1 on failure; the buffer may have been written to then, but never is after the call.
 ///
 /// # Safety
 /// `file` is NULL or open; `buffer` has room for `bytes`, and no other thread uses that room during the call.
@@ -190,8 +190,9 @@ pub unsafe extern "C" fn odafs_pread(
     })
 }
 
-/// Writes all of `bytes` bytes at `offset` and returns `bytes`. Until odafs_fsync() has returned 0 a crash of the server may
-/// lose them. -1 on failure: some of them may have been written, and after ETIMEDOUT or ECONNABORTED may be yet.
+/// Writes all of `bytes` bytes at `offset`, and returns `bytes`. Until odafs_fsync() has returned 0, a crash of the
+/// server may lose them. Returns -1 on failure: some of the bytes may have been written, and after ETIMEDOUT or
+/// ECONNABORTED may still be.
 ///
 /// # Safety
 /// `file` is NULL or open; `buffer` holds `bytes` bytes, and no other thread changes them during the call.
@@ -210,8 +211,8 @@ pub unsafe extern "C" fn odafs_pwrite(
     })
 }
 
-/// Brings all that was written through this client to the file to the server's stable storage; what a restart of the server
-/// lost is sent again. -1 with EIO: unsynced bytes were lost.
+/// Brings everything that was written to the file through this client to the server's stable storage. Sends again what
+/// a restart of the server lost. Returns -1 with EIO if unsynced bytes were lost.
 ///
 /// # Safety
 /// `file` is NULL or open.
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn odafs_fsync(file: *const odafs_file) -> c_int {
     })
 }
 
-/// What is known about the file, fetched now. `st_dev` is the server's number of its file system.
+/// The present attributes of the file. `st_dev` is the server's number of its file system.
 ///
 /// # Safety
 /// `file` is NULL or open; `stat` is NULL or points to a struct stat.
@@ -238,7 +239,8 @@ pub unsafe extern "C" fn odafs_fstat(file: *const odafs_file, stat: *mut libc::s
     })
 }
 
-/// Checks what is kept of the file against the server, as opening it does. 1 if all of it still held, 0 if not.
+/// Checks what is cached of the file against the server, as opening it does. Returns 1 if all of it is still valid,
+/// otherwise 0.
 ///
 /// # Safety
 /// `file` is NULL or open.

@@ -8,15 +8,16 @@ use crate::{
 use odafs::{IntoRequest, ReadRequest};
 use std::ffi::c_void;
 
-/// Ranges that are handed over together: as many as the client works on at once. What describes them is allocated once for
-/// each call. With more at a time the first calls take several times as long, because the policy learns from each call once.
+/// Number of ranges that are read together: as many as the client handles at once. Their descriptions are allocated
+/// once for each call. With more, the first calls take several times as long, because the policy learns from each call
+/// once.
 const TOGETHER: usize = 512;
 
 /// A part of a file.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct odafs_range {
-    /// First byte, in the file.
+    /// First byte, as an offset in the file.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: usize,
@@ -44,7 +45,7 @@ pub(crate) unsafe fn array<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts(items, count) })
 }
 
-/// Room for as many numbers, if the caller wants them.
+/// Room for `count` numbers, if the caller wants them.
 ///
 /// # Safety
 /// NULL, or so many that nobody else uses for `'a`.
@@ -58,7 +59,7 @@ unsafe fn counts<'a>(counts: *mut usize, count: usize) -> Result<Option<&'a mut 
     Ok((count > 0).then(|| unsafe { std::slice::from_raw_parts_mut(counts, count) }))
 }
 
-/// How long all ranges are together, which have to fit in `room` bytes.
+/// The total length of all ranges, which must fit in `room` bytes.
 fn sum(ranges: &[odafs_range], room: usize) -> Result<usize, Error> {
     ranges
         .iter()
@@ -72,11 +73,11 @@ fn sum(ranges: &[odafs_range], room: usize) -> Result<usize, Error> {
         })
 }
 
-/// Reads many ranges of a file in one call, all in flight together. Their bytes come one range behind the other: range i
-/// begins in `buffer` where the lengths of those before it end, also if one of them came short. Ranges may overlap and have
-/// any order. `counts` is NULL, or has room for `count` numbers: how many bytes of each range came, fewer than asked for
-/// only at the end of the file. Returns how many came in all, -1 on failure: the first range that failed is told of, the
-/// others may or may not have been read.
+/// Reads many ranges of a file in one call, all in flight together. The buffer gets one range after the other: range i
+/// begins where the lengths of those before it end, even if one of them was read short. Ranges may overlap and have any
+/// order. `counts` is NULL, or has room for `count` numbers: how many bytes of each range were read, fewer than asked
+/// for only at the end of the file. Returns the total, or -1 on failure: the error is that of the first range that
+/// failed, and the others may or may not have been read.
 ///
 /// # Safety
 /// `file` is NULL or open; `ranges` points to `count` ranges; `buffer` has room for `bytes`, and no other thread uses that
@@ -122,8 +123,8 @@ pub unsafe extern "C" fn odafs_read_ranges(
     })
 }
 
-/// As odafs_read_ranges(), into registered memory from its byte `from` on. Over RDMA (odafs://) ranges of 64 KiB or more are
-/// written there by the server, and not copied here.
+/// As odafs_read_ranges(), into registered memory from its byte `from` on. Over RDMA (odafs://), the server writes
+/// ranges of 64 KiB or more there directly, and they are not copied here.
 ///
 /// # Safety
 /// `file` is NULL or open; `ranges` points to `count` ranges; `buffer` is NULL or a buffer whose bytes no other thread uses
@@ -172,8 +173,8 @@ pub unsafe extern "C" fn odafs_read_ranges_buffer(
     })
 }
 
-/// Says that these ranges will be read soon: where direct reads are worth while, the references of their pages are asked for
-/// in one call. No data is read. Returns how many references came; -1 on failure, on which reads do not depend.
+/// Says that these ranges will be read soon. If direct reads are worthwhile, one call fetches the references of their
+/// pages. No data is read. Returns how many references came, or -1 on failure, which does not affect later reads.
 ///
 /// # Safety
 /// `file` is NULL or open; `ranges` points to `count` ranges.

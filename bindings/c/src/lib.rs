@@ -1,6 +1,6 @@
-//! `libodafs`: the client of ODAFS for C and C++. What C sees is in `include/odafs.h`, made from these comments.
+//! `libodafs`: the client of ODAFS for C and C++. `include/odafs.h` is generated from these comments.
 //!
-//! Each function is a thin shell around the crate `odafs`: it checks what C hands it, calls, and turns an error into -1 or
+//! Each function is a thin wrapper of the crate `odafs`: it checks its arguments, calls, and turns an error into -1 or
 //! NULL, `errno` and a text ([`error`]). No panic leaves it.
 #![allow(non_camel_case_types)]
 

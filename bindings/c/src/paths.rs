@@ -16,7 +16,7 @@ pub(crate) fn path_of(text: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(text.to_bytes()))
 }
 
-/// As stat(2) tells it.
+/// The attributes in the form of stat(2).
 pub(crate) fn stat_of(metadata: &Metadata) -> libc::stat {
     let kind = match metadata.kind {
         FileKind::Regular => libc::S_IFREG,
@@ -52,7 +52,7 @@ pub(crate) fn stat_of(metadata: &Metadata) -> libc::stat {
     stat
 }
 
-/// Gives C an answer.
+/// Stores an answer for C.
 ///
 /// # Safety
 /// `to` is NULL or has room for it.
@@ -79,7 +79,7 @@ unsafe fn on<T>(
     Ok(what(&client.client, path_of(path))?)
 }
 
-/// What is known about a file; symbolic links are followed.
+/// The attributes of a file. Symbolic links are followed.
 ///
 /// # Safety
 /// `client` is NULL or connected; `path` is NULL or a text that ends with a NUL; `stat` is NULL or points to a struct stat.
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn odafs_stat(
     })
 }
 
-/// What is known about a file or about a symbolic link itself.
+/// The attributes of a file, or of a symbolic link itself.
 ///
 /// # Safety
 /// As odafs_stat().
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn odafs_lstat(
     })
 }
 
-/// Makes a directory (mode 0755).
+/// Creates a directory (mode 0755).
 ///
 /// # Safety
 /// `client` is NULL or connected; `path` is NULL or a text that ends with a NUL.
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn odafs_rmdir(client: *const odafs_client, path: *const c
     at_border(|| unsafe { on(client, path, |client, path| client.rmdir(path)).map(|()| 0) })
 }
 
-/// Renames; what bears the new name is replaced at once.
+/// Renames a file or directory. Whatever has the new name is replaced, in one step.
 ///
 /// # Safety
 /// `client` is NULL or connected; both paths are NULL or texts that end with a NUL.
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn odafs_rename(
     })
 }
 
-/// Gives the file `existing` the further name `path`.
+/// Gives the file `existing` another name, `path` (a hard link).
 ///
 /// # Safety
 /// As odafs_rename().
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn odafs_link(
     })
 }
 
-/// Makes a symbolic link at `path` that points to `target`.
+/// Creates a symbolic link at `path` that points to `target`.
 ///
 /// # Safety
 /// As odafs_rename().
@@ -209,7 +209,8 @@ pub unsafe extern "C" fn odafs_symlink(
     })
 }
 
-/// Where a symbolic link points: at most `bytes` bytes, without a NUL behind, as readlink(2) does. Returns how many.
+/// The target of a symbolic link: at most `bytes` bytes, without a NUL at the end, as readlink(2) does. Returns how
+/// many.
 ///
 /// # Safety
 /// As odafs_mkdir(); `buffer` has room for `bytes`.
@@ -235,7 +236,7 @@ pub unsafe extern "C" fn odafs_readlink(
     })
 }
 
-/// Makes a file longer, with zeros, or shorter.
+/// Sets the size of a file: extends it with zeros, or truncates it.
 ///
 /// # Safety
 /// As odafs_mkdir().

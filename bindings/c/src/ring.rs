@@ -1,7 +1,7 @@
-//! Submissions and completions: reads and writes under way while the program does other work.
+//! Submissions and completions: reads and writes that are under way while the program does other work.
 //!
-//! What needs no waiting is done by the thread that submits. All else goes to the ring's threads; one of them takes many
-//! reads of one file at once, which are in flight together.
+//! The submitting thread does what needs no waiting. The ring's threads do the rest; each takes many reads of one file
+//! at once, which are then in flight together.
 
 use crate::{
     error::{self, Error, at_border, handle, panicked},
@@ -25,47 +25,48 @@ use std::{
 
 /// Read `bytes` bytes at `offset` to `buffer`, as odafs_pread().
 pub const ODAFS_OP_READ: u32 = 0;
-/// Write them, as odafs_pwrite().
+/// Write `bytes` bytes at `offset` from `buffer`, as odafs_pwrite().
 pub const ODAFS_OP_WRITE: u32 = 1;
-/// Bring all that was written before to stable storage, as odafs_fsync().
+/// Bring everything written before to stable storage, as odafs_fsync().
 pub const ODAFS_OP_FSYNC: u32 = 2;
 
-/// Reads that one thread takes at once.
+/// The most reads that one thread takes at once.
 const TOGETHER: usize = 64;
-/// A ring's threads, if nothing is said.
+/// The default number of threads of a ring.
 const THREADS: u32 = 4;
 const THREADS_MAX: u32 = 256;
 const ENTRIES_MAX: u32 = 1 << 20;
 
-/// Something to do.
+/// A request.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct odafs_submission {
     /// ODAFS_OP_...
     pub op: u32,
-    /// The file. It may be closed once this is submitted.
+    /// The file. It may be closed after the submission.
     pub file: *const odafs_file,
-    /// The bytes; they belong to the ring until this has completed.
+    /// The bytes. They belong to the ring until the submission has completed.
     pub buffer: *mut c_void,
-    /// How many.
+    /// Length in bytes.
     pub bytes: usize,
-    /// First byte, in the file.
+    /// First byte, as an offset in the file.
     pub offset: u64,
-    /// Whatever the program likes: the completion says it again.
+    /// A value of the program's choice, which the completion contains again.
     pub user_data: u64,
 }
 
-/// Something that was done.
+/// The result of a submission.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct odafs_completion {
-    /// That of the submission.
+    /// The value of the submission.
     pub user_data: u64,
     /// Bytes read or written, 0 for ODAFS_OP_FSYNC; or -errno.
     pub result: i64,
 }
 
-/// A queue of submissions and one of completions, and threads between them. Any number of threads may use it at a time.
+/// A queue of submissions, a queue of completions, and threads between them. Any number of threads may use it at the
+/// same time.
 pub struct odafs_ring {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -73,11 +74,11 @@ pub struct odafs_ring {
 
 struct Shared {
     queues: Mutex<Queues>,
-    /// There is something to do, or the end has come.
+    /// Signalled when there is something to do, or the ring ends.
     submitted: Condvar,
-    /// Something was done.
+    /// Signalled when something has completed.
     completed: Condvar,
-    /// Readable while there are completions.
+    /// A descriptor that is readable while there are completions.
     event: OwnedFd,
     entries: usize,
 }
@@ -86,7 +87,7 @@ struct Shared {
 struct Queues {
     submissions: VecDeque<Job>,
     completions: VecDeque<Done>,
-    /// Submitted, and not handed to the program yet.
+    /// Number of submissions whose completions have not been fetched.
     held: usize,
     ending: bool,
 }
@@ -133,7 +134,7 @@ impl Shared {
         self.completed.notify_all();
     }
 
-    /// What a thread of the ring does.
+    /// The work of one of the ring's threads.
     fn work(&self) {
         let mut queues = self.lock();
         loop {
@@ -182,9 +183,9 @@ impl Shared {
                     let done = jobs.iter().zip(bytes);
                     return self.complete(done.map(|(job, bytes)| job.ended(Ok(bytes))));
                 }
-                // The server refused one: each says for itself.
+                // The server refused one read, so each is made alone to get its own result.
                 Ok(Err(ReadError::Server { .. })) => None,
-                // It took its time already, and so would each of them.
+                // The failure has taken its time already, and each of them would take it again.
                 Ok(Err(error)) => Some(Error::from(error)),
                 Err(panic) => Some(panicked(&*panic)),
             };
@@ -205,7 +206,7 @@ impl Shared {
 
 impl Job {
     /// # Safety
-    /// Until it has completed, by one at a time.
+    /// Makes the job until it has completed, one read at a time.
     unsafe fn memory<'a>(&self) -> &'a mut [u8] {
         // SAFETY: the caller's word; NULL and wrong lengths were refused.
         unsafe { memory(self.buffer, self.bytes) }.unwrap_or_default()
@@ -244,8 +245,8 @@ impl Job {
     }
 }
 
-/// A ring for at most `entries` submissions that have not been handed back as completions, with so many `threads` (0: 4).
-/// NULL on failure.
+/// Creates a ring for at most `entries` submissions whose completions have not been fetched, with this many `threads`
+/// (0: 4). Returns NULL on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn odafs_ring_new(entries: u32, threads: u32) -> *mut odafs_ring {
     at_border(|| {
@@ -284,7 +285,7 @@ pub extern "C" fn odafs_ring_new(entries: u32, threads: u32) -> *mut odafs_ring 
 }
 
 impl Drop for odafs_ring {
-    /// What has begun is done first: its buffers are the program's again. The rest never begins.
+    /// Submissions that have begun are done first: their buffers belong to the program again. The others never begin.
     fn drop(&mut self) {
         self.shared.lock().ending = true;
         self.shared.submitted.notify_all();
@@ -294,9 +295,9 @@ impl Drop for odafs_ring {
     }
 }
 
-/// Waits until all that has begun is done, fails what has not (ECANCELED: it is not done, and nobody is told), drops the
-/// completions that nobody fetched, and frees the ring. To have all of it done fetch the completions first. NULL is nothing
-/// to do.
+/// Waits until all submissions that have begun are done, cancels the others (ECANCELED: they are not done, and nobody
+/// is told), drops completions that nobody has fetched, and frees the ring. To have all of them done, fetch the
+/// completions first. If `ring` is NULL, does nothing.
 ///
 /// # Safety
 /// `ring` is NULL, or came from odafs_ring_new() and is not used again.
@@ -306,8 +307,8 @@ pub unsafe extern "C" fn odafs_ring_free(ring: *mut odafs_ring) {
     unsafe { crate::file::free(ring) };
 }
 
-/// A file descriptor that is readable while there are completions, for poll(2) and epoll(7). It belongs to the ring: do not
-/// read from it, nor close it.
+/// A file descriptor that is readable while there are completions, for poll(2) and epoll(7). It belongs to the ring:
+/// neither read from it nor close it.
 ///
 /// # Safety
 /// `ring` is NULL or a ring.
@@ -317,14 +318,15 @@ pub unsafe extern "C" fn odafs_ring_fd(ring: *const odafs_ring) -> c_int {
     at_border(|| Ok(unsafe { handle(ring, "ring")? }.shared.event.as_raw_fd()))
 }
 
-/// Submits: reads that need no waiting are done at once, by this thread; all else is done by the ring's threads, in any
-/// order. Returns how many were taken, from the first on: fewer than `count` where the ring is full (fetch completions, then
-/// submit the rest). -1: the first is wrong or has no room (EAGAIN), and nothing was taken. Where a later one is wrong, those
-/// before it are taken.
+/// Submits requests. The calling thread does reads that need no waiting at once; the ring's threads do all others, in
+/// any order. Returns how many were accepted, from the first on. That is fewer than `count` if the ring is full (fetch
+/// completions, then submit the rest) or if a later one is invalid. Returns -1 if the first is invalid or has no room
+/// (EAGAIN); then none was accepted.
 ///
 /// # Safety
-/// `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose buffers have
-/// room for their bytes; nobody uses those (for writes: nobody changes them) until the submission has completed.
+/// `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose
+/// buffers have room for their bytes. Until a submission has completed, nobody uses its buffer (for writes: nobody
+/// changes it).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn odafs_ring_submit(
     ring: *const odafs_ring,
@@ -381,7 +383,7 @@ pub unsafe extern "C" fn odafs_ring_submit(
     })
 }
 
-/// What is taken of a call's submissions. It goes to the queues however the call ends, a panic included.
+/// The accepted submissions of a call. They enter the queues however the call ends, even by a panic.
 struct Submitting<'r> {
     shared: &'r Shared,
     /// Submissions that are counted as held.
@@ -454,8 +456,9 @@ impl Job {
     }
 }
 
-/// Fetches completions: waits until `min` are there or `timeout_ms` has passed (-1: for ever), then gives up to `max`.
-/// Returns how many, 0 if none came in time. Where one of them failed, odafs_last_error() tells of the last that did.
+/// Fetches completions: waits until `min` are there or `timeout_ms` has passed (-1: for ever), then returns up to
+/// `max`. Returns how many, or 0 if none came in time. If one of them failed, odafs_last_error() describes the last one
+/// that did.
 ///
 /// # Safety
 /// `ring` is NULL or a ring; `completions` has room for `max`.

@@ -1,11 +1,11 @@
-//! Attributes and errors, as the kernel wants them.
+//! Attributes and errors in the form that the kernel wants.
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use odafs::{FileKind, PathError, ReadError, WriteError, fs::Attributes};
 use rustix::io::Errno as System;
 use std::time::SystemTime;
 
-/// What tells two versions of a file apart.
+/// The part of a file's attributes that distinguishes two versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     size: u64,
@@ -15,7 +15,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version that has these attributes.
+    /// The version with these attributes.
     pub fn of(attributes: &Attributes) -> Self {
         Self {
             size: attributes.size,
@@ -26,7 +26,7 @@ impl Version {
     }
 }
 
-/// The attributes of the file that the kernel knows by `number`. A hidden name is no name.
+/// The attributes of the file that the kernel knows by `number`. A hidden name does not count as a name.
 pub fn shown(number: u64, attributes: &Attributes, hidden: bool) -> FileAttr {
     let Attributes {
         mode, nlink, rdev, ..
@@ -50,7 +50,7 @@ pub fn shown(number: u64, attributes: &Attributes, hidden: bool) -> FileAttr {
     }
 }
 
-/// The kernel's word for a kind of file.
+/// The kernel's type for a kind of file.
 pub fn kind(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::RegularFile,
@@ -68,7 +68,7 @@ fn device((major, minor): (u32, u32)) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
 }
 
-/// Major and minor number of the kernel's number of a device.
+/// Major and minor number in the kernel's number of a device.
 pub fn major_minor(device: u32) -> (u32, u32) {
     (
         (device >> 8) & 0xfff,
@@ -76,9 +76,9 @@ pub fn major_minor(device: u32) -> (u32, u32) {
     )
 }
 
-/// The client's errors: one for each kind of call, and all of them have a number of the system's.
+/// The client's errors, one type for each kind of call. Each has a number of the system's.
 pub trait Numbered {
-    /// The `errno` that a program with the client in it gets. [`errno`] says which of them reach programs on the mount.
+    /// The `errno` for a program that contains the client. [`errno`] says which of them reach programs on the mount.
     fn number(&self) -> i32;
 }
 
@@ -100,8 +100,8 @@ impl Numbered for WriteError {
     }
 }
 
-/// What a program on the mount gets for an error. No local file gives it the numbers of connections, nor EAGAIN for a server
-/// that says "try later" until the deadline: they are EIO.
+/// The errno for a program on the mount. Local files give no errors of connections, and no EAGAIN for a server that
+/// asks to try later until the deadline. Those become EIO.
 pub fn errno(error: impl Numbered + std::fmt::Display) -> Errno {
     let number = error.number();
     let never_local = [

@@ -10,12 +10,12 @@ use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
 use odafs::{Changes, When};
 use rustix::fs::OFlags;
 
-/// Whether an open file's flags say that writes go to its end.
+/// Whether the flags of an open file say that writes go to its end.
 fn appends(flags: i32) -> bool {
     OFlags::from_bits_retain(flags as u32).contains(OFlags::APPEND)
 }
 
-/// What SETATTR asks for, in our words.
+/// The changes that SETATTR asks for.
 pub struct Wanted {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
@@ -53,7 +53,7 @@ impl Files {
         Ok(self.shown(&inode, &set.map_err(errno)?))
     }
 
-    /// Opens a file. Its number, and how the kernel is to take it.
+    /// Opens a file. Returns its number, and the flags for the kernel.
     pub fn open(&self, number: u64, flags: i32) -> Result<(u64, FopenFlags), Errno> {
         let inode = self.inode(number)?;
         let (number, holds) = self.opening(&inode, || {
@@ -63,13 +63,13 @@ impl Files {
         Ok((number, self.opened_as(&inode, holds, flags)))
     }
 
-    /// How the kernel is to take an open file; `holds`: its pages of it hold.
+    /// The kernel's flags for an open file. `holds` says whether the kernel's pages of it are still valid.
     pub fn opened_as(&self, inode: &Inode, holds: bool, flags: i32) -> FopenFlags {
         if !holds {
-            // It would read up to the size that it knows.
+            // The kernel would read only up to the size that it knows.
             self.forget_attributes(inode);
         }
-        // The kernel would put what is appended into its cache at the end that it knows, which may be another.
+        // The kernel would put appended data into its cache at the end that it knows, which may be outdated.
         let past = self.cache == Cache::Off || (appends(flags) && self.maps_direct);
         match (past, holds) {
             (true, _) => FopenFlags::FOPEN_DIRECT_IO,
@@ -85,8 +85,8 @@ impl Files {
         open.file.read_at(buffer, offset).map_err(errno)
     }
 
-    /// Writes. What the kernel writes out of its cache has its place; what a program appends goes to the file's end as the
-    /// server has it. The kernel lets one program at a time append to a file.
+    /// Writes. Data from the kernel's cache has an offset. Data that a program appends goes to the file's present end
+    /// at the server. The kernel lets one program at a time append to a file.
     pub fn write(
         &self,
         open: u64,
@@ -104,11 +104,11 @@ impl Files {
         } else {
             offset
         };
-        // It leaves the set-user-id bits to us too: they do not outlast a write of somebody else.
+        // The kernel also leaves the set-user-id bits to us: a write by another user clears them.
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             self.drop_set_id(inode)?;
         }
-        // Past its cache the kernel leaves it to us what O_SYNC promises.
+        // For writes past its cache, the kernel leaves the promise of O_SYNC to us.
         let stable = OFlags::from_bits_retain(flags as u32).contains(OFlags::DSYNC);
         let written = match stable {
             true => open.file.write_stable_at(data, offset),
@@ -118,7 +118,7 @@ impl Files {
         written.map_err(errno)
     }
 
-    /// A file that is executed as its owner or group is so no longer.
+    /// A file that is executed as its owner or group loses that property.
     fn drop_set_id(&self, inode: &Inode) -> Result<(), Errno> {
         const SET_USER: u32 = 0o4000;
         const SET_GROUP: u32 = 0o2000;
@@ -139,12 +139,13 @@ impl Files {
         Ok(())
     }
 
-    /// Brings what was written to stable storage; the client knows what that is, by whichever number it was written.
+    /// Brings written data to stable storage. The client knows what that is, through whichever number it was written.
     pub fn sync(&self, open: &Open) -> Result<(), Errno> {
         open.file.sync().map_err(errno)
     }
 
-    /// A program closes one of its numbers for a file. A file without a name needs no sync: nobody opens it again.
+    /// A program closes one of its descriptors of a file. A file without a name needs no sync, because nobody can open
+    /// it again.
     pub fn flush(&self, open: u64) -> Result<(), Errno> {
         let number = open;
         let open = self.open_file(number)?;
@@ -155,7 +156,7 @@ impl Files {
         }
     }
 
-    /// The last number of an open file is closed. What a mapping wrote comes after the last flush.
+    /// The last descriptor of an open file is closed. Data from a mapping comes after the last flush.
     pub fn release(&self, open: u64) {
         let Some(open) = self.closed(open) else {
             return;
@@ -163,7 +164,7 @@ impl Files {
         if open.inode.hidden().is_none() && self.sync(&open).is_err() {
             tracing::warn!("what a mapped file was written could not be synced");
         }
-        // Who opens it meanwhile does so before, and it is not the last close, or finds it gone.
+        // Another opening either comes first, so that this is not the last close, or finds the file gone.
         let _one = locked(&open.inode.naming);
         if let Some(hidden) = open.inode.close() {
             self.unhide(&hidden);

@@ -1,4 +1,4 @@
-//! The files of a mount: what the operations share.
+//! The files of a mount: the state that the operations share.
 
 use crate::{
     Cache, Options,
@@ -20,29 +20,29 @@ use std::{
     time::Duration,
 };
 
-/// How long the kernel takes names and attributes as they are, with [`Cache::CloseToOpen`].
+/// How long the kernel may use names and attributes without asking, with [`Cache::CloseToOpen`].
 const KEPT: Duration = Duration::from_secs(1);
 
 /// The files of a mount.
 pub struct Files {
     pub fs: FileSystem,
     pub inodes: Inodes,
-    /// Names and attributes hold for so long.
+    /// How long names and attributes are valid.
     pub kept: Duration,
     pub cache: Cache,
-    /// The kernel maps files into memory that are read past its cache.
+    /// Whether the kernel can map files into memory that are read past its cache.
     pub maps_direct: bool,
-    /// Tells the kernel what it did not ask for.
+    /// Sends the kernel notifications.
     pub notifier: Arc<OnceLock<Notifier>>,
-    /// Names that are hidden, or will be in a moment.
+    /// Names that are hidden or are about to be.
     hiding: Mutex<Vec<Hidden>>,
-    /// The server has no READDIRPLUS.
+    /// Whether the server has no READDIRPLUS.
     pub lists_names: AtomicBool,
-    /// New files of other users are given to them.
+    /// Whether to give new files of other users to them.
     gives: AtomicBool,
     open: Mutex<HashMap<u64, Arc<Open>>>,
-    /// Files that are being opened. It is raised under the lock for writing; who holds that for reading and sees none open may
-    /// take names away without a look at what they stand for.
+    /// Number of files that are being opened. It is raised under the lock for writing. A holder of the lock for reading
+    /// that sees none may remove names without checking what they stand for.
     opening: RwLock<u64>,
     directories: Mutex<HashMap<u64, Arc<Mutex<[u8; 8]>>>>,
     next: AtomicU64,
@@ -76,24 +76,25 @@ impl Files {
         }
     }
 
-    /// The file of a number.
+    /// The file with a number.
     pub fn inode(&self, number: u64) -> Result<Arc<Inode>, Errno> {
         self.inodes.get(number).ok_or(Errno::ESTALE)
     }
 
-    /// The kernel is told of a file.
+    /// Tells the kernel about a file.
     pub fn told(&self, entry: &Entry) -> (Arc<Inode>, FileAttr) {
         let inode = self.inodes.tell(&entry.handle, &entry.attributes);
         let attributes = self.shown(&inode, &entry.attributes);
         (inode, attributes)
     }
 
-    /// Attributes, as the kernel wants them.
+    /// Attributes in the form that the kernel wants.
     pub fn shown(&self, inode: &Inode, attributes: &Attributes) -> FileAttr {
         shown(inode.number, attributes, inode.hidden().is_some())
     }
 
-    /// A program opens a file of these attributes. Its number, and whether the kernel's pages of it hold.
+    /// A program opens a file with these attributes. Returns its number, and whether the kernel's pages of it are
+    /// valid.
     pub fn opened(&self, inode: &Arc<Inode>, attributes: &Attributes) -> (u64, bool) {
         let number = self.next.fetch_add(1, SeqCst);
         let holds = inode.open(number, Version::of(attributes));
@@ -105,10 +106,10 @@ impl Files {
         (number, holds)
     }
 
-    /// The kernel no longer takes a file's size and times for what they were.
+    /// Invalidates a file's size and times in the kernel.
     pub fn forget_attributes(&self, inode: &Inode) {
         if let Some(notifier) = self.notifier.get() {
-            // Of the attributes alone. A file that the kernel does not know yet has none there.
+            // Only the attributes. A file that the kernel does not know yet has none there.
             let _ = notifier.inval_inode(INodeNo(inode.number), -1, 0);
         }
     }
@@ -133,14 +134,14 @@ impl Files {
         locked(&self.hiding).iter().any(|known| known.dir == *dir)
     }
 
-    /// Whether a name is there for this mount alone, and not for programs.
+    /// Whether a name exists for this mount only, and not for programs.
     pub fn is_hidden(&self, dir: &Handle, name: &OsStr) -> bool {
         let hiding = locked(&self.hiding);
         let mut hiding = hiding.iter();
         hiding.any(|known| known.dir == *dir && known.name == name)
     }
 
-    /// An open file by its number.
+    /// The open file with a number.
     pub fn open_file(&self, number: u64) -> Result<Arc<Open>, Errno> {
         locked(&self.open).get(&number).cloned().ok_or(Errno::EBADF)
     }
@@ -150,12 +151,12 @@ impl Files {
         locked(&self.open).remove(&number)
     }
 
-    /// All that is open.
+    /// All open files.
     pub fn all_open(&self) -> Vec<Arc<Open>> {
         locked(&self.open).values().cloned().collect()
     }
 
-    /// Opens a file by what `open` does; nobody takes its last name away meanwhile.
+    /// Opens a file by `open`. Nobody removes its last name meanwhile.
     pub fn opening<T>(
         &self,
         inode: &Inode,
@@ -171,7 +172,7 @@ impl Files {
         opened
     }
 
-    /// Takes a name away from what it stands for: by `hide` if that is an open file without another, and else by `drop`.
+    /// Removes a name: by `hide` if it is the only name of an open file, otherwise by `drop`.
     pub fn taking(
         &self,
         dir: &Handle,
@@ -201,7 +202,7 @@ impl Files {
         }
     }
 
-    /// A directory is opened; what is kept is the verifier of its cookies.
+    /// A directory is opened. All that is kept is the verifier of its cookies.
     pub fn opened_directory(&self) -> u64 {
         let number = self.next.fetch_add(1, SeqCst);
         locked(&self.directories).insert(number, Arc::default());
@@ -219,8 +220,8 @@ impl Files {
         locked(&self.directories).remove(&number);
     }
 
-    /// Makes a file that belongs to the caller. The server does what this process may do: what root's mount makes for
-    /// another user is given to them, where the server lets root do that.
+    /// Creates a file that belongs to the caller. The server creates it as this process's user. If root has mounted,
+    /// files for other users are then given to them, if the server lets root do that.
     pub fn owned<T>(
         &self,
         request: &Request,
@@ -249,7 +250,7 @@ impl Files {
         }
     }
 
-    /// Removes the name that stood in for one that was removed from an open file.
+    /// Removes the hidden name of a file whose last name was removed while it was open.
     pub fn unhide(&self, hidden: &Hidden) {
         if let Err(error) = self.fs.unlink(&hidden.dir, &hidden.name) {
             tracing::warn!("a file that was removed while it was open stays: {error}");
@@ -257,7 +258,7 @@ impl Files {
         self.hid(hidden);
     }
 
-    /// What is left when the kernel has no more to ask: writes to sync, and hidden names to remove.
+    /// Cleans up when the kernel asks nothing any more: syncs writes, and removes hidden names.
     pub fn finish(&self) {
         for open in self.all_open() {
             match open.inode.abandon() {

@@ -1,4 +1,4 @@
-//! The kernel's numbers of files, and what is kept of each.
+//! The kernel's numbers of files, and the state of each file.
 
 use crate::attributes::Version;
 use odafs::fs::{Attributes, Handle};
@@ -10,16 +10,17 @@ use std::{
 
 /// The kernel's number of the root.
 pub const ROOT: u64 = 1;
-/// Numbers from here on are ours; those below are the server's.
+/// Numbers from this one on are ours. Those below are the server's.
 const OWN: u64 = 1 << 63;
 
-/// A file that the kernel knows. All names of one file share it, since they share its handle.
+/// A file that the kernel knows. All its names share it, because they share its handle.
 pub struct Inode {
     /// The kernel's number, and what `stat` shows.
     pub number: u64,
-    /// What the server calls it.
+    /// The server's handle.
     pub handle: Handle,
-    /// Held while the file is opened, and while a name of it is removed or replaced: it is open before, or gone.
+    /// Held while the file is opened, and while a name of it is removed or replaced. So an opening comes before, or
+    /// finds the file gone.
     pub naming: Mutex<()>,
     opened: Mutex<Opened>,
 }
@@ -27,18 +28,18 @@ pub struct Inode {
 #[derive(Default)]
 struct Opened {
     times: u64,
-    /// The version that all pages in the kernel's cache are at least as new as.
+    /// The oldest version that pages in the kernel's cache may be of.
     seen: Option<Version>,
-    /// What becomes `seen` when the kernel has dropped its pages, which it does before the first operation on the open file of
-    /// this number.
+    /// Becomes `seen` when the kernel has dropped its pages, which it does before the first operation on the open file
+    /// with this number.
     awaited: Option<(u64, Version)>,
     hidden: Option<Hidden>,
 }
 
-/// The name that stands in for the one that was removed from an open file.
+/// The name that a removed file has while it is open.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden {
-    /// Where it is.
+    /// Its directory.
     pub dir: Handle,
     /// The name.
     pub name: OsString,
@@ -54,7 +55,8 @@ impl Inode {
         })
     }
 
-    /// The file was opened by this number when the server had this version. True if the pages in the kernel's cache are of it.
+    /// The file was opened with this number when the server had this version. Returns true if the pages in the kernel's
+    /// cache are of it.
     pub fn open(&self, number: u64, version: Version) -> bool {
         let mut opened = locked(&self.opened);
         opened.times += 1;
@@ -66,7 +68,7 @@ impl Inode {
         false
     }
 
-    /// There is an operation on an open file: the kernel has taken the answer to its opening.
+    /// There is an operation on an open file, so the kernel has processed the answer to its opening.
     pub fn used(&self, number: u64) {
         let mut opened = locked(&self.opened);
         if let Some((_, version)) = opened.awaited.take_if(|(awaited, _)| *awaited == number) {
@@ -74,13 +76,13 @@ impl Inode {
         }
     }
 
-    /// The file is about to be changed by this mount.
+    /// This mount is about to change the file.
     pub fn changes(&self) {
         let mut opened = locked(&self.opened);
         (opened.seen, opened.awaited) = (None, None);
     }
 
-    /// One that had it open closed it. The name that goes with the last one.
+    /// A program has closed the file. Returns the hidden name if that was the last one.
     pub fn close(&self) -> Option<Hidden> {
         let mut opened = locked(&self.opened);
         opened.times = opened.times.saturating_sub(1);
@@ -100,7 +102,7 @@ impl Inode {
         locked(&self.opened).hidden.clone()
     }
 
-    /// Keeps the hidden name until the last close. Gives it back if that has been.
+    /// Keeps the hidden name until the last close. Returns it if that has happened.
     pub fn hide(&self, hidden: Hidden) -> Option<Hidden> {
         let mut opened = locked(&self.opened);
         if opened.times == 0 {
@@ -110,13 +112,13 @@ impl Inode {
         None
     }
 
-    /// Takes the hidden name, whoever has the file open.
+    /// Takes the hidden name, even if the file is open.
     pub fn abandon(&self) -> Option<Hidden> {
         locked(&self.opened).hidden.take()
     }
 }
 
-/// The files that the kernel knows, each with how often it was told of it.
+/// The files that the kernel knows, with the number of times that it was told about each.
 pub struct Inodes {
     table: Mutex<Table>,
 }
@@ -133,7 +135,7 @@ struct Known {
 }
 
 impl Inodes {
-    /// The root alone.
+    /// Only the root.
     pub fn new(root: Handle) -> Self {
         let inode = Inode::new(ROOT, root);
         Self {
@@ -161,8 +163,8 @@ impl Inodes {
         table.by_number.get(number).map(|known| known.inode.clone())
     }
 
-    /// The kernel is told of a file once more. Its number is the server's, so that it is the same at the next mount, unless
-    /// another file has that.
+    /// Tells the kernel about a file once more. The number is the server's, so that it is the same at the next mount,
+    /// unless another file has it.
     pub fn tell(&self, handle: &Handle, attributes: &Attributes) -> Arc<Inode> {
         let mut table = locked(&self.table);
         let table = &mut *table;
@@ -192,7 +194,7 @@ impl Inodes {
         inode
     }
 
-    /// The kernel forgets what it was told so many times.
+    /// The kernel forgets this many mentions of a file.
     pub fn forget(&self, number: u64, times: u64) {
         if number == ROOT {
             return;
@@ -210,7 +212,7 @@ impl Inodes {
     }
 }
 
-/// A poisoned table is as whole as any: nothing that panics runs under these locks.
+/// A poisoned table is still consistent: nothing that panics runs with these locks held.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,10 +11,10 @@
 //! # }
 //! ```
 //!
-//! The client best keeps no pages itself ([`odafs::Cache::Off`], as above): the kernel's page cache does, as
+//! The client should keep no pages itself ([`odafs::Cache::Off`], as above), because the kernel's page cache does, as
 //! [`Options::cache`] says.
 //!
-//! The package's page says what programs see, under that heading: bindings/mount/README.md.
+//! bindings/mount/README.md describes what programs see.
 //!
 //! # Inside
 //! | module | what lives there |
@@ -26,7 +26,7 @@
 //! | `unmount` | from the mount point to the end |
 #![forbid(unsafe_code)]
 
-/// The programs of the package's page.
+/// The programs in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -47,25 +47,26 @@ use std::{io, path::Path};
 use thiserror::Error;
 pub use unmount::{Mounted, Unmounter};
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Refuse changes. False by default.
     pub read_only: bool,
     /// What the kernel keeps. The default is [`Cache::CloseToOpen`].
     pub cache: Cache,
-    /// Other users may use the mount, as far as the modes of files let them. By default if root mounts. Others need
-    /// `user_allow_other` in /etc/fuse.conf.
+    /// Whether other users may use the mount, as far as the modes of files let them. True by default if root mounts.
+    /// Others need `user_allow_other` in /etc/fuse.conf.
     pub allow_other: bool,
-    /// Threads that answer the kernel, 8 by default and 1 at least: so many calls to the server are under way at once.
+    /// Number of threads that answer the kernel, which is the number of calls that may be under way at once. 8 by
+    /// default, 1 at least.
     pub threads: usize,
     /// Honour set-user-id bits. False by default.
     pub set_id: bool,
-    /// Device files work. False by default.
+    /// Whether device files work. False by default.
     pub devices: bool,
-    /// Programs may be executed. True by default.
+    /// Whether programs may be executed. True by default.
     pub execute: bool,
-    /// What /proc/mounts shows as the source: the URL, say.
+    /// The source that /proc/mounts shows, such as the URL.
     pub source: String,
 }
 
@@ -84,63 +85,64 @@ impl Default for Options {
     }
 }
 
-/// What the kernel keeps of files.
+/// What the kernel caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Cache {
-    /// Pages, checked when a file is opened; names and attributes for 1 s.
+    /// Pages, which are checked when a file is opened, and names and attributes for 1 s.
     #[default]
     CloseToOpen,
-    /// Nothing: each read and each `stat` asks the server. Pages of files that are mapped into memory are kept all the same.
+    /// Nothing: each read and each `stat` asks the server. The kernel still keeps pages of files that are mapped into
+    /// memory.
     Off,
 }
 
 /// Why nothing was mounted.
 #[derive(Debug, Error)]
 pub enum MountError {
-    /// A mount whose program has ended is still there.
+    /// An earlier mount, whose program has ended, is still there.
     #[error(
-        "{dir}: the program that had mounted it ended without unmounting it (`umount -l {dir}` clears it)"
+        "{dir}: an earlier mount was left there by a program that ended without unmounting (`umount -l {dir}` removes it)"
     )]
     Stale {
         /// The mount point.
         dir: String,
     },
     /// There is no such directory.
-    #[error("{dir}: not a directory to mount on: {why} (`mkdir -p {dir}` makes one)")]
+    #[error("cannot mount on {dir}: {why} (`mkdir -p {dir}` creates the directory)")]
     NoDirectory {
         /// The mount point.
         dir: String,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
     /// The kernel has no FUSE, or not for this user.
     #[error(
-        "/dev/fuse: {0} (`modprobe fuse` makes it, and `chmod 666 /dev/fuse` is for users other than root; a container needs `--device /dev/fuse --cap-add SYS_ADMIN`)"
+        "cannot open /dev/fuse: {0} (`modprobe fuse` creates it, and `chmod 666 /dev/fuse` opens it to users other than root; a container needs `--device /dev/fuse --cap-add SYS_ADMIN`)"
     )]
     NoFuse(io::Error),
     /// The URL's path is not a directory.
-    #[error("the server has no directory at the URL's path")]
+    #[error("the path of the URL is not a directory; mount a directory")]
     NotADirectory,
     /// The server refused the URL's path.
     #[error(transparent)]
     Path(#[from] PathError),
     /// The system refused the mount.
     #[error(
-        "mount {dir}: {why} (root mounts; other users need the program fusermount3, of the package fuse3)"
+        "cannot mount on {dir}: {why} (users other than root need the program fusermount3, from the package fuse3)"
     )]
     System {
         /// The mount point.
         dir: String,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
 }
 
-/// Mounts the directory of a client's URL on a local one, and returns when it is mounted. Threads of this process answer the
-/// kernel until it is unmounted.
+/// Mounts the directory of a client's URL on a local directory. Threads of this process answer the kernel until it is
+/// unmounted.
 ///
 /// # Errors
-/// Nothing is mounted then.
+/// If nothing was mounted.
 pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, MountError> {
     let shown = dir.display().to_string();
     let dir = unmount::checked(dir)?;
@@ -175,7 +177,7 @@ fn escaped(value: &str) -> String {
 fn config(options: &Options) -> Config {
     let mut config = Config::default();
     let which = |yes, then, or| if yes { then } else { or };
-    // Root's mount(2) takes it as it is; fusermount3 finds it in a list with commas.
+    // Root's mount(2) takes the text as it is; fusermount3 finds it in a list separated by commas.
     let source = match rustix::process::geteuid().is_root() {
         true => options.source.clone(),
         false => escaped(&options.source),

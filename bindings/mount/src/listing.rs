@@ -1,5 +1,5 @@
-//! Listings. Each one is fetched when the kernel asks: entries kept from an earlier one would bring back attributes that a
-//! write has changed since.
+//! Directory listings. Each is fetched when the kernel asks. Entries kept from an earlier listing would bring back
+//! attributes that a write has changed since.
 
 use crate::{
     attributes::{errno, kind, shown},
@@ -19,7 +19,7 @@ fn is_own(entry: &DirEntry) -> bool {
 }
 
 impl Files {
-    /// The entries of a directory; names alone from a server that has no more.
+    /// The entries of a directory, or only names if the server offers no more.
     fn entries(
         &self,
         dir: &Handle,
@@ -38,7 +38,7 @@ impl Files {
         None.into_iter().chain(self.fs.readdir(dir, from))
     }
 
-    /// What an entry names, where the listing does not say. `None`: it went away meanwhile.
+    /// The file of an entry, if the listing does not say. `None` if the entry has gone.
     fn named(&self, dir: &Handle, entry: &DirEntry) -> Result<Option<Entry>, Errno> {
         if let (Some(handle), Some(attributes)) = (entry.handle, entry.attributes) {
             return Ok(Some(Entry { handle, attributes }));
@@ -50,8 +50,8 @@ impl Files {
         }
     }
 
-    /// Gives the entries of a directory behind a place in it to `add`, until that says that there is no more room. It says
-    /// `None` of an entry that is not there any more.
+    /// Passes the entries of a directory after a cookie to `add`, until that says that there is no more room. An entry
+    /// that has gone is passed as `None`.
     fn list(
         &self,
         dir: &Handle,
@@ -80,7 +80,7 @@ impl Files {
                 Ok(None) => {}
                 Ok(Some(false)) => any = true,
                 Ok(Some(true)) => break,
-                // What was listed so far is given; the next call meets the error again.
+                // The entries so far are returned. The next call meets the error again.
                 Err(_) if any => break,
                 Err(error) => return Err(error),
             }
@@ -122,7 +122,7 @@ impl Files {
         let none = Generation(0);
         self.list(&dir, open, offset, |listed| {
             let (cookie, name) = (listed.cookie.value, &listed.name);
-            // The kernel takes the number and the kind of these two, and does not count what it is told of them.
+            // The kernel uses only number and kind of these two, and counts no reference for them.
             if is_own(&listed) {
                 let attributes = match listed.attributes {
                     Some(attributes) => attributes,

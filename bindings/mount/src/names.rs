@@ -1,4 +1,4 @@
-//! Names: what makes, finds, moves and removes them.
+//! Names: creating, finding, moving and removing them.
 
 use crate::{
     attributes::{errno, major_minor},
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a directory that is to be removed waits for files in it that were removed and are being closed.
+/// How long a directory that is to be removed waits for removed files in it that are being closed.
 const CLOSES_WITHIN: Duration = Duration::from_millis(200);
 
 fn mode(mode: u32) -> Changes {
@@ -28,7 +28,7 @@ fn mode(mode: u32) -> Changes {
     }
 }
 
-/// A name that nobody has.
+/// A unique name.
 fn hidden_name() -> OsString {
     format!(".odafs{:016x}", RandomState::new().hash_one(0)).into()
 }
@@ -43,7 +43,7 @@ impl Files {
         Ok(self.told(&entry).1)
     }
 
-    /// Makes a regular file and opens it.
+    /// Creates a regular file and opens it.
     pub fn create(
         &self,
         request: &Request,
@@ -58,13 +58,14 @@ impl Files {
             self.fs
                 .create(&dir.handle, name, &Create::Guarded(*changes))
         });
-        // Another client has made it since the kernel saw no such name: the kernel looks again, and opens it as any other file.
+        // Another client has created it since the kernel found no such name. The kernel looks again, and opens it as
+        // any other file.
         let entry = entry.map_err(|error| match error {
             Errno::EEXIST if !wanted.contains(OFlags::EXCL) => Errno::ESTALE,
             error => error,
         })?;
         let (inode, shown) = self.told(&entry);
-        // The kernel holds the directory: nobody takes the name away before it is open.
+        // The kernel locks the directory, so nobody removes the name before it is open.
         let (number, holds) = self.opened(&inode, &entry.attributes);
         let how = self.opened_as(&inode, holds, flags);
         Ok((shown, number, how))
@@ -157,7 +158,8 @@ impl Files {
                 Ok(()) => return Ok(()),
                 Err(error) => errno(error),
             };
-            // The kernel tells of a last close when it likes: what was closed and removed just before may still be hidden.
+            // The kernel reports a last close when it likes. A file that was closed and removed just before may still
+            // be hidden.
             let full = [Errno::ENOTEMPTY, Errno::EEXIST].contains(&error);
             if !(full && hiding && began.elapsed() < CLOSES_WITHIN) {
                 return Err(error);
@@ -166,7 +168,7 @@ impl Files {
         }
     }
 
-    /// Removes a name. The last one of an open file is hidden until that is closed.
+    /// Removes a name. The last name of an open file is hidden until the file is closed.
     pub fn unlink(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
         let dir = self.inode(dir)?.handle;
         if self.is_hidden(&dir, name) {
@@ -186,15 +188,15 @@ impl Files {
         })
     }
 
-    /// Keeps a hidden name until the last close, which may have been.
+    /// Keeps a hidden name until the last close, which may have happened.
     fn hide(&self, inode: &Inode, hidden: Hidden) {
         if let Some(hidden) = inode.hide(hidden) {
             self.unhide(&hidden);
         }
     }
 
-    /// Renames. The new name stands for one file or the other at each moment, even where it stood for an open one: that
-    /// first gets a hidden name besides. Where the server makes no links, the open file is lost to those who have it open.
+    /// Renames. At each moment the new name stands for one of the files. If it stood for an open file, that first gets
+    /// a hidden name too. If the server supports no hard links, those who have that file open lose it.
     pub fn rename(
         &self,
         (dir, name): (u64, &OsStr),
@@ -212,7 +214,7 @@ impl Files {
                 .rename(&dir, name, &new_dir, new_name)
                 .map_err(errno)
         };
-        // The kernel renames nothing to itself, and it is the last name of its file: both names are not of one file.
+        // The kernel renames nothing to itself, and this is the file's last name, so both names are not of one file.
         self.taking(&new_dir, new_name, rename, |inode| {
             let hidden = Hidden {
                 dir: new_dir,

@@ -1,4 +1,4 @@
-//! What the kernel asks, and its answers.
+//! The kernel's requests and their answers.
 
 use crate::{attributes::errno, data::Wanted, files::Files};
 use fuser::{
@@ -11,16 +11,16 @@ use std::{
     cell::RefCell, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, time::SystemTime,
 };
 
-/// Bytes of one write, at most.
+/// The longest write, in bytes.
 const WRITE_MAX: u32 = 1 << 20;
-/// A bound on what a thread's buffer grows to, in bytes. The kernel asks for WRITE_MAX or its read-ahead at once, whichever is
-/// more: far less than this, so no read is cut short.
+/// A limit for a thread's buffer, in bytes. The kernel asks for WRITE_MAX or its read ahead at once, whichever is more,
+/// which is far less than this, so no read is cut short.
 const READ_MAX: u32 = 16 << 20;
-/// What `statfs` counts in, in bytes.
+/// The unit of `statfs`, in bytes.
 const BLOCK: u32 = 4096;
 
 thread_local! {
-    /// What a thread reads into.
+    /// The buffer of a thread.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -47,11 +47,11 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
     }
 }
 
-// Locks are the kernel's own. ENOSYS has the kernel refuse extended attributes and fallocate with EOPNOTSUPP from then on,
-// without asking again, copy ranges by reading and writing, and seek as if no file had holes.
+// Locks are the kernel's own. After ENOSYS the kernel itself refuses extended attributes and fallocate with EOPNOTSUPP,
+// copies ranges by reading and writing, and seeks as if no file had holes.
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Not FUSE_ASYNC_DIO: with it the parts of one large O_DIRECT write come at once, and each part that is appended would
+        // Not FUSE_ASYNC_DIO: with it the parts of one large O_DIRECT write come at once, and each appended part would
         // ask for the file's end before the others have moved it.
         let wanted = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_DO_READDIRPLUS
@@ -177,7 +177,7 @@ impl Filesystem for Files {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        // NFS version 3 neither exchanges names nor spares one that exists, in one step.
+        // NFS version 3 can neither exchange names nor refuse to replace a name, in one step.
         if !flags.is_empty() {
             return reply.error(Errno::EINVAL);
         }

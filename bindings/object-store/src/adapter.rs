@@ -1,4 +1,4 @@
-//! The interface, as a version of `object_store` has it: compiled once for each.
+//! The interface of a version of `object_store`. This file is compiled once for each version.
 
 use super::api::{
     CopyMode, CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult,
@@ -22,9 +22,9 @@ use odafs::{Client, Options, Url};
 use std::{collections::VecDeque, fmt, ops::Range, sync::Arc};
 
 const STORE: &str = "odafs";
-/// Objects that are deleted at a time.
+/// The most objects that are deleted at a time.
 const DELETES: usize = 8;
-/// Bytes of a server's page, at most. What reaches beyond one is not read without waiting.
+/// The largest page of a server, in bytes. A read across pages is not done without waiting.
 const PAGE_MAX: u64 = 64 << 10;
 
 /// The objects below the path of a URL. Cheap to clone; see the [crate](crate).
@@ -38,7 +38,7 @@ impl OdafsStore {
     /// NFS server. Locations start at the URL's path.
     ///
     /// # Errors
-    /// The URL is none, nothing answers, or no export holds the path; the message says what to do.
+    /// The URL is malformed, nothing answers, or no export contains the path. The message says what to do.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Options::default()).await
     }
@@ -66,7 +66,7 @@ impl OdafsStore {
         }
     }
 
-    /// The client underneath.
+    /// The client.
     pub fn client(&self) -> &Client {
         &self.objects.client
     }
@@ -79,7 +79,7 @@ impl OdafsStore {
         Ok(block(move || job(&objects)).await?)
     }
 
-    /// A get that needs no waiting: of an object that is open, whose change counter and page are in shared memory.
+    /// A get that needs no waiting: of an open object whose change counter and page are in shared memory.
     fn get_at_once(&self, location: &Path, options: &GetOptions) -> Option<Result<GetResult>> {
         let open = self.objects.open.get(location.as_ref())?;
         if open.file.try_is_still(&open.snapshot) != Some(true) {
@@ -104,7 +104,7 @@ impl OdafsStore {
     }
 }
 
-/// The range that is to be read of a version, if the conditions hold.
+/// The range of a version to read, if the conditions hold.
 fn planned(location: &Path, options: &GetOptions, version: &Version) -> Result<Range<u64>> {
     let meta = meta(location.clone(), version);
     options.check_preconditions(&meta)?;
@@ -144,7 +144,7 @@ fn got(location: &Path, got: Got) -> GetResult {
     super::get_result(GetResultPayload::Stream(payload), meta, range)
 }
 
-/// The further pieces of a get. They are of the version of the first one, or an error ends them.
+/// The further parts of a get. They are of the version of the first one, or an error ends them.
 fn rest(
     location: String,
     open: Arc<Open>,
@@ -294,7 +294,7 @@ impl ObjectStore for OdafsStore {
             .boxed()
     }
 
-    /// Directory by directory, as the consumer asks; in no order.
+    /// Lists one directory after the other, as the consumer asks, in no particular order.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let first = prefix.map_or_else(String::new, Path::to_string);
         let objects = Arc::clone(&self.objects);
@@ -357,12 +357,13 @@ impl ObjectStore for OdafsStore {
     }
 }
 
-/// A name that no location can have is nobody's object.
+/// A name that no location can have belongs to no object.
 fn named(location: &str, version: &Version) -> Option<ObjectMeta> {
     Some(meta(Path::parse(location).ok()?, version))
 }
 
-/// An upload in parts; see [`MultipartUpload`]. What is neither completed nor aborted is removed when it is dropped.
+/// An upload in parts; see [`MultipartUpload`]. An upload that is neither completed nor aborted is removed when it is
+/// dropped.
 pub struct OdafsUpload {
     parts: Arc<Parts>,
     bytes: u64,

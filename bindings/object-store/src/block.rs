@@ -1,9 +1,10 @@
-//! Work that may wait, for async programs.
+//! Blocking work for async programs.
 
 use std::panic;
 use tokio::runtime::Handle;
 
-/// Does it on a thread of tokio's that may block, or right here where there is no runtime; a panic goes on in the caller.
+/// Runs the work on one of tokio's blocking threads, or right here if there is no runtime. A panic continues in the
+/// caller.
 pub async fn block<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
     let Ok(runtime) = Handle::try_current() else {
         return job();
@@ -14,7 +15,7 @@ pub async fn block<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) 
     }
 }
 
-/// Does it without anyone waiting for it.
+/// Runs the work without anyone waiting for it.
 pub fn detach(job: impl FnOnce() + Send + 'static) {
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(job)),

@@ -1,4 +1,4 @@
-//! Objects that are written: hidden files beside their places, which take those when they are whole.
+//! Objects that are being written: hidden files beside their places, which get their names when they are complete.
 
 use crate::{
     fault::{Fault, Kind},
@@ -15,19 +15,19 @@ use odafs::{
 
 const ESTALE: i32 = 116;
 
-/// An object that is not in its place yet. Dropping it removes it.
+/// An object that is not in its place yet. Dropping it removes the file.
 pub struct Draft<'a> {
     objects: &'a Objects,
     place: Place,
     directory: Handle,
-    /// Its name until then.
+    /// Its hidden name.
     temporary: Option<String>,
     handle: Handle,
     pub file: File,
 }
 
 impl<'a> Draft<'a> {
-    /// An empty one in the directory of its place.
+    /// An empty file in the directory of the place.
     pub fn make(objects: &'a Objects, place: &Place, directory: Handle) -> Result<Self, PathError> {
         let temporary = names::temporary();
         let how = Create::Guarded(modes::of_file());
@@ -39,7 +39,7 @@ impl<'a> Draft<'a> {
         ))
     }
 
-    /// Its parts, to be put together again by [`Draft::again`].
+    /// The parts, from which [`Draft::again`] assembles it.
     pub fn into_parts(mut self) -> (Handle, String, Handle) {
         let temporary = self.temporary.take().expect("it is not published");
         (self.directory, temporary, self.handle)
@@ -65,8 +65,8 @@ impl<'a> Draft<'a> {
         &self.handle
     }
 
-    /// Brings it to stable storage and into its place; its ETag there, if the server says. Once it is in its place nothing
-    /// that fails is told.
+    /// Brings the file to stable storage and into its place. Returns the ETag there, if the server says. Once the file
+    /// is in its place, failures are not reported.
     pub fn publish(mut self, mode: &Mode) -> Result<Option<String>, Fault> {
         let synced = self.file.sync();
         synced.map_err(|error| Fault::write("put", &self.place.location, error))?;
@@ -76,7 +76,7 @@ impl<'a> Draft<'a> {
             Mode::Update(e_tag) => self.update(e_tag)?,
         }
         self.objects.open.forget(&self.place.location);
-        // The name it got is a change of its attributes. Where it has been replaced already nobody has seen another ETag.
+        // The new name changes its attributes. If the object has been replaced already, nobody has seen another ETag.
         match self.objects.fs.getattr(&self.handle) {
             Ok(attributes) => Ok(Some(Version::of(&attributes).e_tag)),
             Err(error) if error.errno() == ESTALE => Ok(Some("\"replaced\"".to_owned())),
@@ -98,7 +98,7 @@ impl<'a> Draft<'a> {
         let (fs, name) = (&self.objects.fs, self.place.name());
         self.unless_in_place(fs.link(&self.handle, &self.directory, name))?;
         if let Some(temporary) = self.temporary.take() {
-            // Where it stays it is one of those that killed processes leave.
+            // If this fails, the file stays like those that killed processes leave.
             let _ = fs.unlink(&self.directory, temporary);
         }
         Ok(())

@@ -1,11 +1,11 @@
-//! What goes wrong, in no version's words.
+//! Errors, independent of the version of `object_store`.
 
 use odafs::{ConnectError, PathError, ReadError, WriteError};
 
-/// A cause, as all versions take it.
+/// A cause, in the form that all versions take.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why something was not done to an object.
+/// Why an operation on an object failed.
 #[derive(Debug)]
 pub struct Fault {
     pub kind: Kind,
@@ -38,7 +38,7 @@ impl Fault {
         }
     }
 
-    /// The object changed while something was done with it.
+    /// The object changed during the operation.
     pub fn changed(location: &str) -> Self {
         let told = "it changed while it was read (get it again)";
         Self::new(Kind::Changed, location, told)
@@ -56,7 +56,7 @@ impl Fault {
         Self::new(kind, url, error)
     }
 
-    /// `verb` is what was asked for, whatever was done for it on the way.
+    /// `verb` is the operation that the caller asked for, whatever it took.
     pub fn path(verb: &'static str, location: &str, error: PathError) -> Self {
         let kind = Kind::of(error.errno());
         Self::new(kind, location, error.about(verb, location.as_ref()))
@@ -84,7 +84,7 @@ impl Kind {
         match errno {
             ENOENT | ENOTDIR => Self::NotFound,
             EEXIST => Self::Exists,
-            // Replaced or removed while it was open.
+            // The object was replaced or removed while it was open.
             ESTALE => Self::Changed,
             1 | 13 | 30 => Self::Denied,
             _ => Self::Other,

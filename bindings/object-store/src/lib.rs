@@ -14,22 +14,22 @@
 //! # }
 //! ```
 //!
-//! An object is a regular file, its location the path below that of the URL. What is said here holds beside any other user
-//! of the files: a mount, another client, programs on the server.
+//! An object is a regular file, and its location is the path below that of the URL. The following holds beside any
+//! other user of the files: a mount, another client, programs on the server.
 //!
-//! - **A get is of one version.** A file that changes or is replaced while it is read is read again; a stream of which the
-//!   consumer has parts already ends with [`Precondition`](object_store::Error::Precondition). Never are bytes of two
-//!   versions put together.
-//! - **A put is there as a whole or not at all**: it is written to a hidden file beside its place (`.odafs-*.tmp`, which
+//! - **A get is of one version.** If a file changes or is replaced while it is read, it is read again. A stream whose
+//!   consumer has parts already ends with [`Precondition`](object_store::Error::Precondition). Bytes of two versions
+//!   are never mixed.
+//! - **A put appears as a whole or not at all.** It is written to a hidden file beside its place (`.odafs-*.tmp`, which
 //!   listings leave out), brought to stable storage, and renamed.
 //! - Objects and directories have the permissions that the process's umask leaves.
-//! - **ETags** are made of the file's number, change attribute and size: conditional gets compare them, and so does
-//!   `PutMode::Update`. Updates by this crate exclude each other, from any machine; an unconditional put at the same instant
-//!   may be replaced by one.
-//! - A location is looked up again after a second: renaming a directory above an object may be seen that late. A change of the
-//!   object itself (put, rename, delete, a write in place) is seen by the next get.
-//! - Names are taken as they are. Files whose name is no UTF-8 are not listed, nor are symbolic links to directories; links
-//!   to files are.
+//! - **ETags** consist of the file's number, change attribute and size. Conditional gets compare them, and so does
+//!   `PutMode::Update`. Updates by this crate exclude each other, from any machine. An unconditional put at the same
+//!   instant may be replaced by one.
+//! - A location is looked up again after a second, so the renaming of a directory above an object may be seen that
+//!   late. A change of the object itself (put, rename, delete, a write in place) is seen by the next get.
+//! - Names are used as they are. Files whose name is not UTF-8 are not listed, nor are symbolic links to directories.
+//!   Links to files are.
 //!
 //! # Features
 //! | feature | what |

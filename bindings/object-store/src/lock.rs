@@ -1,4 +1,4 @@
-//! Updates exclude each other by a file beside the object.
+//! Updates exclude each other by a lock file beside the object.
 //!
 //! ```text
 //!              create (guarded)          unlink
@@ -9,9 +9,9 @@
 //!                               dead ------------> nobody's     one that waits, and holds the breaker
 //! ```
 //!
-//! NFS version 3 removes a name whatever file bears it. So whoever takes a dead holder's lock away makes a further file first,
-//! the breaker, and looks again: between the look and the removal nobody but the dead holder removes the lock, and while it is
-//! there nobody makes another.
+//! NFS version 3 removes a name whatever file has it. So before a client removes the lock of a dead holder, it creates
+//! another file, the breaker, and looks again. Between the look and the removal only the dead holder could remove the
+//! lock, and while it is there nobody creates another.
 
 use crate::{
     fault::{Fault, Kind},
@@ -24,17 +24,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whoever held a lock for so long gives up what he wanted to do with it.
+/// A client that has held a lock for this long gives up its update.
 const HELD_MAX: Duration = Duration::from_secs(15);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 const EEXIST: i32 = 17;
 
-/// How long a lock is waited for.
+/// How long to wait for a lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Whoever holds it for so long is taken for dead: longer than [`HELD_MAX`], and what a call may take on top.
+    /// A holder of a lock for this long is taken for dead. That is longer than [`HELD_MAX`] plus the time that a call
+    /// may take.
     pub dead: Duration,
-    /// In all.
+    /// The longest wait in all.
     pub whole: Duration,
 }
 
@@ -45,7 +46,7 @@ impl Patience {
     };
 }
 
-/// The right to update an object. Dropping it gives it back.
+/// The right to update an object. Dropping it releases the lock.
 pub struct Lock<'a> {
     objects: &'a Objects,
     directory: Handle,
@@ -114,7 +115,7 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// An error if it was held for so long that others may have taken it.
+    /// An error if the lock was held for so long that others may have taken it.
     pub fn check(&self, location: &str) -> Result<(), Fault> {
         if self.since.elapsed() < HELD_MAX {
             return Ok(());
@@ -124,13 +125,13 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// How locks are made: by one.
+/// How one client creates locks.
 pub fn how() -> Create {
     Create::Guarded(modes::with(0o600))
 }
 
-/// Takes a dead holder's lock away, and no other. A process that is killed meanwhile leaves the breaker: updates of the object
-/// then fail when their time is over, and say what to remove.
+/// Removes the lock of a dead holder, and no other. A process that is killed meanwhile leaves the breaker: updates of
+/// the object then fail when their time is over, and say what to remove.
 pub fn remove(objects: &Objects, directory: &Handle, name: &str, dead: Handle) {
     let (fs, breaker) = (&objects.fs, names::breaker(name));
     if fs.create(directory, &breaker, &how()).is_err() {
@@ -145,7 +146,7 @@ pub fn remove(objects: &Objects, directory: &Handle, name: &str, dead: Handle) {
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        // Beyond that it may be another's.
+        // After that, the lock may be another's.
         if self.since.elapsed() < HELD_MAX {
             let _ = self.objects.fs.unlink(&self.directory, &self.name);
         }

@@ -1,21 +1,21 @@
-//! The permissions of what is made: those that the process's umask leaves, as files and directories on disk have them.
+//! The permissions of new files and directories: those that the process's umask leaves, as on a local disk.
 
 use odafs::Changes;
 
-/// The usual umask, for where the system does not say.
+/// The usual umask, if the system does not say.
 const USUAL: u32 = 0o022;
 
-/// Of an object.
+/// The mode of an object.
 pub fn of_file() -> Changes {
     with(0o666 & !umask())
 }
 
-/// Of a directory above one.
+/// The mode of a directory above one.
 pub fn of_directory() -> Changes {
     with(0o777 & !umask())
 }
 
-/// Attributes with this mode alone.
+/// Attributes that set only this mode.
 pub fn with(mode: u32) -> Changes {
     Changes {
         mode: Some(mode),
@@ -23,7 +23,7 @@ pub fn with(mode: u32) -> Changes {
     }
 }
 
-/// There is no call that reads it and leaves it as it is.
+/// No call reads it without changing it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status");
     status.ok().and_then(|text| told(&text)).unwrap_or(USUAL)

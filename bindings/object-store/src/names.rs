@@ -1,4 +1,4 @@
-//! From locations to names, and the names that are nobody's objects.
+//! From locations to names, and the names that belong to no objects.
 
 use crate::fault::{Fault, Kind};
 use std::{
@@ -14,7 +14,7 @@ const HIDDEN: &str = ".odafs-";
 pub struct Place {
     /// The whole location.
     pub location: String,
-    /// Bytes of it that name the directory; 0 for the top.
+    /// Length in bytes of the part that names the directory, 0 for the top.
     directory: usize,
 }
 
@@ -39,28 +39,28 @@ impl Place {
         &self.location[start..]
     }
 
-    /// Its path, as the client takes it.
+    /// Its path for the client.
     pub fn directory(&self) -> &str {
         directory(&self.location[..self.directory])
     }
 }
 
-/// The path of a directory, as the client takes it.
+/// The path of a directory for the client.
 pub fn directory(location: &str) -> &str {
     if location.is_empty() { "." } else { location }
 }
 
-/// Is it a name of ours?
+/// Whether it is one of this crate's hidden names.
 pub fn is_hidden(name: &str) -> bool {
     name.starts_with(HIDDEN) && (name.ends_with(".tmp") || name.ends_with(".lock"))
 }
 
-/// A name that nobody has.
+/// A unique name.
 pub fn temporary() -> String {
     format!("{HIDDEN}{:016x}.tmp", random())
 }
 
-/// The name by which updates of an object exclude each other. Two objects of a directory may share it.
+/// The name of the lock by which updates of an object exclude each other. Two objects of a directory may share it.
 pub fn lock(name: &str) -> String {
     // FNV-1a: the same in all builds of this crate.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -69,7 +69,7 @@ pub fn lock(name: &str) -> String {
     format!("{HIDDEN}{hash:016x}.lock")
 }
 
-/// The name by which those exclude each other that take away the lock of a dead holder.
+/// The name by which clients that remove the lock of a dead holder exclude each other.
 pub fn breaker(lock: &str) -> String {
     let stem = lock.strip_suffix(".lock").unwrap_or(lock);
     format!("{stem}.dead.lock")

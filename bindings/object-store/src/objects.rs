@@ -1,4 +1,4 @@
-//! What is done with objects, on threads that may block.
+//! Operations on objects, on threads that may block.
 
 use crate::{
     draft::Draft,
@@ -14,11 +14,11 @@ use odafs::{
 };
 use std::{ops::Range, sync::Arc};
 
-/// Times that a get begins again because the object changed.
+/// How often a get begins again because the object changed.
 const TRIES: u32 = 16;
-/// Bytes that are read, and checked to be of one version, before the consumer gets any of them.
+/// Number of bytes that are read, and checked to be of one version, before the consumer gets any of them.
 pub const PIECE: u64 = 8 << 20;
-/// Bytes of ranges that share one allocation: a range that is kept keeps no more than that.
+/// Number of bytes of ranges that share one allocation. A range that is kept keeps no more than that.
 const SHARED: usize = 4 << 20;
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
@@ -33,19 +33,19 @@ pub struct Objects {
     pub open: OpenObjects,
 }
 
-/// What a get brings: the first piece of the range, of which the rest is to be read from the open file.
+/// The result of a get: the first part of the range, and the open file for the rest.
 pub struct Got {
     pub open: Arc<Open>,
     pub range: Range<u64>,
     pub first: Bytes,
 }
 
-/// What is to be at the place of an object that is put there.
+/// The condition of a put.
 #[derive(Debug, Clone)]
 pub enum Mode {
     Overwrite,
     Create,
-    /// The object, with this ETag.
+    /// The object with this ETag is there.
     Update(String),
 }
 
@@ -66,7 +66,7 @@ impl Objects {
 
     // Reading
 
-    /// The object as it is now.
+    /// The present object.
     pub fn open(&self, location: &str) -> Result<Arc<Open>, Fault> {
         if let Some(open) = self.open.get(location)
             && open.is_still(location)?
@@ -90,14 +90,14 @@ impl Objects {
                     self.open.put(location, Arc::clone(&open));
                     return Ok(open);
                 }
-                // Replaced between the two calls.
+                // The object was replaced between the two calls.
                 Err(fault) if fault.kind == Kind::Changed && tries < TRIES => {}
                 Err(fault) => return Err(fault),
             }
         }
     }
 
-    /// Reads with `read` what is of one version in the end, beginning again as often as the object changes meanwhile.
+    /// Calls `read` until all of its result is of one version, as often as the object changes meanwhile.
     fn consistent<T, E: From<Fault>>(
         &self,
         location: &str,
@@ -109,7 +109,7 @@ impl Objects {
             match read(&open) {
                 Ok(done) if open.is_still(location)? => return Ok((open, done)),
                 Ok(_) => {}
-                // What was refused of a version that has gone is not refused of the next one.
+                // A refusal by a version that has gone says nothing about the next one.
                 Err(error) if changed(&error) || !open.is_still(location)? => {}
                 Err(error) => return Err(error),
             }
@@ -118,7 +118,7 @@ impl Objects {
         Err(Fault::changed(location).into())
     }
 
-    /// Reads what `plan` says of the version that there is. Its errors are the caller's.
+    /// Reads the range of `plan` from the present version. Errors of `plan` are the caller's.
     pub fn get<E: From<Fault>>(
         &self,
         location: &str,
@@ -181,7 +181,7 @@ impl Objects {
 
     // Writing
 
-    /// Puts an object into its place, all of it or nothing; its ETag, if the server says.
+    /// Puts an object into its place, as a whole or not at all. Returns the ETag, if the server says.
     pub fn put(
         &self,
         location: &str,
@@ -199,7 +199,7 @@ impl Objects {
         draft.publish(mode)
     }
 
-    /// A hidden file beside the place of an object, and the directories above.
+    /// A hidden file beside the place of an object, whose directories are created if they are missing.
     pub fn draft(&self, place: &Place) -> Result<Draft<'_>, Fault> {
         let made = self
             .directory_of(place)
@@ -207,7 +207,7 @@ impl Objects {
         made.map_err(|error| Fault::path("put", &place.location, error))
     }
 
-    /// The directory of an object; it is made where it is missing.
+    /// The directory of an object, which is created if it is missing.
     fn directory_of(&self, place: &Place) -> Result<Handle, PathError> {
         let directory = place.directory();
         let found = |path: &str| self.fs.resolve(path, true).map(|found| found.handle);
@@ -225,7 +225,7 @@ impl Objects {
                 Err(error) if error.errno() == ENOENT => {
                     match self.fs.mkdir(&at, &directory[from..end], &how) {
                         Ok(made) => made.handle,
-                        // By somebody else.
+                        // Somebody else created it.
                         Err(error) if error.errno() == EEXIST => found(above)?,
                         Err(error) => return Err(error),
                     }
@@ -237,7 +237,7 @@ impl Objects {
         Ok(at)
     }
 
-    /// The ETag of the object in a directory, if there is one: of what a get reads, which a symbolic link leads to.
+    /// The ETag of the object in a directory, if there is one. A symbolic link counts as its target, as in a get.
     pub fn e_tag(&self, directory: &Handle, place: &Place) -> Result<Option<String>, Fault> {
         let found = match self.fs.lookup(directory, place.name()) {
             Ok(found) if found.attributes.kind == FileKind::Symlink => {
@@ -263,7 +263,7 @@ impl Objects {
             .handle;
         let removed = self.fs.unlink(&directory, place.name());
         self.open.forget(location);
-        // A directory is no object. POSIX has EPERM for one, which others have for what may not be removed.
+        // A directory is not an object. POSIX has EPERM for one, which others use for what may not be removed.
         let is_directory = |error: &PathError| match error.errno() {
             EISDIR => true,
             EPERM => self
@@ -281,7 +281,7 @@ impl Objects {
     /// Copies one version of an object, through this machine.
     pub fn copy(&self, from: &str, to: &str, mode: &Mode) -> Result<(), Fault> {
         let place = Place::of(to)?;
-        // Before anything is made for what is not there.
+        // Check first, before anything is created.
         self.open(from)?;
         let draft = self.draft(&place)?;
         let copy = |open: &Arc<Open>| {
@@ -293,7 +293,7 @@ impl Objects {
                 written.map_err(|error| Fault::write("copy to", to, error))?;
                 at += piece.len() as u64;
             }
-            // A try before this one may have been of a longer version.
+            // An earlier attempt may have been of a longer version.
             let cut = Changes {
                 size: Some(size),
                 ..Changes::default()
@@ -306,8 +306,8 @@ impl Objects {
         draft.publish(mode).map(drop)
     }
 
-    /// Renames an object; with `create` only if there is none at the new place. NFS version 3 has no such rename: the object
-    /// gets the new name, which is atomic, and then loses the old one.
+    /// Renames an object, with `create` only if there is none at the new place. NFS version 3 has no such rename: the
+    /// object gets the new name, which is atomic, and then loses the old one.
     pub fn rename(&self, from: &str, to: &str, create: bool) -> Result<(), Fault> {
         let (source, target) = (Place::of(from)?, Place::of(to)?);
         let failed = |location: &str, error| Fault::path("rename", location, error);
@@ -349,7 +349,7 @@ impl Objects {
 
     // Listing
 
-    /// Objects and directories in a directory, those of ours left out. None where there is no such directory.
+    /// The objects and directories in a directory, without the hidden files. Empty if there is no such directory.
     pub fn list(&self, directory: &str) -> Result<Vec<Listed>, Fault> {
         let mut tries = 0;
         loop {
@@ -364,7 +364,7 @@ impl Objects {
             tries += 1;
             match listed {
                 Err(fault) if fault.kind == Kind::NotFound => return Ok(Vec::new()),
-                // It was replaced, or changed so that the listing cannot go on.
+                // The directory was replaced, or changed so that the listing cannot continue.
                 Err(fault) if fault.kind == Kind::Changed => {
                     if tries >= TRIES {
                         let kind = Kind::Other;
@@ -376,10 +376,10 @@ impl Objects {
         }
     }
 
-    /// Those in the directory that bears the name now.
+    /// The entries of the directory that has the name now.
     pub fn entries(&self, directory: &str, handle: &Handle) -> Result<Vec<Listed>, Fault> {
         let failed = |error| Fault::path("list", directory, error);
-        // What a name stands for, where the listing does not say. It may be gone, or a link that leads nowhere.
+        // What a name stands for, if the listing does not say. It may be gone, or a link that leads nowhere.
         let entry = |found: Result<Entry, PathError>| match found {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.errno() == ELOOP => Ok(None),
@@ -409,7 +409,7 @@ impl Objects {
                 continue;
             };
             if attributes.kind == FileKind::Symlink {
-                // To an object; what leads to a directory may lead round in circles.
+                // A link to an object. One to a directory may lead round in circles.
                 let target = entry(self.fs.resolve(&location, true))?;
                 if let Some(target) = target
                     && target.attributes.kind == FileKind::Regular
@@ -432,7 +432,7 @@ fn object(location: String, attributes: &odafs::fs::Attributes) -> Option<Listed
     }
 }
 
-/// The bytes of a range; fewer mean that the file has been cut.
+/// The bytes of a range. Fewer mean that the file has been truncated.
 pub fn read_piece(file: &File, location: &str, range: Range<u64>) -> Result<Bytes, Fault> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     let read = file.read_at(&mut bytes, range.start);
@@ -443,7 +443,7 @@ pub fn read_piece(file: &File, location: &str, range: Range<u64>) -> Result<Byte
     Ok(bytes.into())
 }
 
-/// How many bytes of the range there are; those beyond the end are left out, as by any get.
+/// Number of bytes of the range that exist. Those behind the end are left out, as in any get.
 fn length_within(location: &str, range: &Range<u64>, size: u64) -> Result<usize, Fault> {
     if range.start >= range.end || range.start >= size {
         let why = format!("no bytes from {} to {} of {size}", range.start, range.end);
@@ -452,7 +452,7 @@ fn length_within(location: &str, range: &Range<u64>, size: u64) -> Result<usize,
     Ok((range.end.min(size) - range.start) as usize)
 }
 
-/// Reads ranges of so many bytes together into one allocation.
+/// Reads ranges of together this many bytes into one allocation.
 fn read_together(
     file: &File,
     location: &str,

@@ -1,4 +1,4 @@
-//! Objects that are open, and the versions they are of.
+//! Open objects and their versions.
 
 use crate::fault::Fault;
 use lru::LruCache;
@@ -10,8 +10,8 @@ use std::{
 };
 
 const OPEN_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// For so long a location is taken to lead to the file that it led to. The file's own change counter says at once when it
-/// changes, or loses this name; a directory above it that is renamed shows here alone.
+/// How long a location is taken to lead to the same file. The file's own change counter tells at once when it changes
+/// or loses this name. Only the renaming of a directory above it shows as late as this.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 /// A version of an object.
@@ -33,7 +33,7 @@ impl Version {
     }
 }
 
-/// A file, and what it was when it was opened.
+/// A file, and its version when it was opened.
 #[derive(Debug)]
 pub struct Open {
     pub file: File,
@@ -56,7 +56,7 @@ impl Open {
         self.since.elapsed() < TRUSTED
     }
 
-    /// Is it still this version? A file that is gone is not.
+    /// Whether the object still is this version. A file that is gone is not.
     pub fn is_still(&self, location: &str) -> Result<bool, Fault> {
         match self.file.is_still(&self.snapshot) {
             Ok(still) => Ok(still),
@@ -68,7 +68,7 @@ impl Open {
     }
 }
 
-/// Those that were used last.
+/// The objects that were used last.
 pub struct OpenObjects(Mutex<LruCache<String, Arc<Open>>>);
 
 impl OpenObjects {

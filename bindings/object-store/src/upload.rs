@@ -1,4 +1,4 @@
-//! Uploads in parts: each is written where it belongs in a hidden file, in any order.
+//! Uploads in parts: each is written to its offset in a hidden file, in any order.
 
 use crate::{
     draft::Draft,
@@ -58,7 +58,8 @@ impl Parts {
         Some(Draft::again(&self.objects, &self.place, parts))
     }
 
-    /// Into its place; its ETag, if the server says. `bytes` are all that were to be written.
+    /// Moves the object to its place. Returns the ETag, if the server says. `bytes` is the length that was to be
+    /// written.
     pub fn complete(&self, bytes: u64) -> Result<Option<String>, Fault> {
         let location = &self.place.location;
         let Some(draft) = self.take() else {

@@ -1,8 +1,9 @@
 //! Memory of Python's objects: bytes, bytearray, memoryview, NumPy arrays.
 //!
-//! An object whose buffer is held can neither be moved nor freed, but other threads use it as soon as the interpreter's lock is
-//! released: Python has no word to keep them out. So no Rust slice is ever made of it, and the client never sees it. It is
-//! copied from and to private memory, while the lock is held; the lock is released only for what happens in private memory.
+//! An object whose buffer is held can neither be moved nor freed, but other threads use it as soon as the interpreter's
+//! lock is released; Python has no way to keep them out. So no Rust slice is ever made of it, and the client never sees
+//! it. It is copied from and to private memory while the lock is held. The lock is released only for work in private
+//! memory.
 
 use pyo3::{
     exceptions::{PyBufferError, PyTypeError},
@@ -11,14 +12,14 @@ use pyo3::{
 };
 use std::{cell::Cell, ffi::CStr, ffi::c_int, mem::MaybeUninit};
 
-/// Bytes of private memory that a thread keeps, and that large transfers are cut into.
+/// Length of the private memory that a thread keeps, in bytes. Larger transfers are cut into such pieces.
 pub const PIECE: usize = 1 << 20;
 
 thread_local! {
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends `length` bytes of private memory, of any content. What is longer than [`PIECE`] is not kept.
+/// Lends `length` bytes of private memory, of any content. Memory longer than [`PIECE`] is not kept.
 pub fn private<T>(length: usize, what: impl FnOnce(&mut [u8]) -> T) -> T {
     let mut kept = KEPT.take();
     if kept.len() < length {
@@ -31,7 +32,7 @@ pub fn private<T>(length: usize, what: impl FnOnce(&mut [u8]) -> T) -> T {
     done
 }
 
-/// The bytes of an object, in one piece. It is neither `Send` nor `Sync`: it is used only while the lock is held.
+/// The contiguous bytes of an object. Neither `Send` nor `Sync`, because it is used only while the lock is held.
 pub struct Bytes {
     view: ffi::Py_buffer,
 }
@@ -42,10 +43,10 @@ impl Bytes {
         Self::get(object, ffi::PyBUF_SIMPLE)
     }
 
-    /// To be written to. An array of references to objects is refused: bytes are no references.
+    /// For writing. An array of references to objects is refused, because bytes are not references.
     pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let told = ffi::PyBUF_WRITABLE | ffi::PyBUF_ND | ffi::PyBUF_FORMAT;
-        // Types that have no format, NumPy's dates among them, have bytes all the same.
+        // Types without a format, such as NumPy's dates, have bytes nevertheless.
         let bytes = Self::get(object, told).or_else(|_| Self::get(object, ffi::PyBUF_WRITABLE))?;
         if bytes.has_objects() {
             return Err(PyTypeError::new_err(
@@ -70,7 +71,7 @@ impl Bytes {
         Ok(bytes)
     }
 
-    /// Whether an `O` is in the format, outside of the names of fields (`:name:`).
+    /// Whether the format contains an `O`, outside of the names of fields (`:name:`).
     fn has_objects(&self) -> bool {
         if self.view.format.is_null() {
             return false;
@@ -85,7 +86,7 @@ impl Bytes {
         self.view.len.try_into().unwrap_or(0)
     }
 
-    /// Puts bytes at `at`. Panics if they do not fit there.
+    /// Stores bytes at `at`. Panics if they do not fit.
     pub fn put(&mut self, _: Python<'_>, at: usize, bytes: &[u8]) {
         assert!(at <= self.len() && bytes.len() <= self.len() - at && self.view.readonly == 0);
         if !bytes.is_empty() {
@@ -98,7 +99,7 @@ impl Bytes {
         }
     }
 
-    /// Copies what is at `at` to private memory. Panics if there is not as much.
+    /// Copies bytes at `at` to private memory. Panics if there are not as many.
     pub fn copy_to(&self, _: Python<'_>, at: usize, to: &mut [u8]) {
         assert!(at <= self.len() && to.len() <= self.len() - at);
         if !to.is_empty() {
@@ -110,7 +111,7 @@ impl Bytes {
         }
     }
 
-    /// The 64-bit numbers of an array of them, in the machine's order.
+    /// The 64-bit numbers in an array of them, in the machine's byte order.
     pub fn numbers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         if !self.len().is_multiple_of(8) {
             return Err(PyBufferError::new_err("no array of 64-bit numbers"));
@@ -124,7 +125,7 @@ impl Bytes {
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // The lock is held: a view is dropped where it was made.
+        // The lock is held: a view is dropped on the thread that made it.
         Python::attach(|_| {
             // SAFETY: a view that was filled and is released once.
             unsafe { ffi::PyBuffer_Release(&mut self.view) }

@@ -156,7 +156,7 @@ impl Client {
         self.client.url().to_string()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     fn statistics(&self) -> std::collections::BTreeMap<&'static str, u64> {
         let all = self.client.statistics();
         [
@@ -205,7 +205,7 @@ impl Client {
         Ok(self.on(py, stat)?.into())
     }
 
-    /// Names, with what is known of each, or None if it went away meanwhile.
+    /// Names with their attributes, or None if a file has gone meanwhile.
     fn scandir(
         &self,
         py: Python<'_>,
@@ -238,7 +238,7 @@ impl Client {
         self.on(py, |client| client.symlink(target, path))
     }
 
-    /// A further name of a file; an error if the name exists.
+    /// Gives a file another name (a hard link). An error if the name exists.
     fn link(&self, py: Python<'_>, existing: PathBuf, path: PathBuf) -> PyResult<()> {
         self.on(py, |client| client.hard_link(existing, path))
     }

@@ -1,9 +1,9 @@
-//! Errors as Python knows them: OSError, which makes itself a FileNotFoundError, PermissionError or TimeoutError of the
-//! number.
+//! Errors in the form that Python knows: OSError, which turns into FileNotFoundError, PermissionError or TimeoutError
+//! by its number.
 
 use pyo3::{PyErr, exceptions::PyOSError};
 
-/// What went wrong.
+/// An error.
 pub struct Error {
     errno: i32,
     text: String,

@@ -13,8 +13,9 @@ use pyo3::{
     types::PyBytes,
 };
 
-/// Ranges that are handed over together: as many as the client works on at once. What describes them is allocated once for
-/// each call. With more at a time the first calls take several times as long, because the policy learns from each call once.
+/// Number of ranges that are read together: as many as the client handles at once. Their descriptions are allocated
+/// once for each call. With more, the first calls take several times as long, because the policy learns from each call
+/// once.
 const TOGETHER: usize = 512;
 
 #[pyclass(frozen, module = "odafs", name = "File")]
@@ -39,7 +40,8 @@ impl File {
         self.file.path()
     }
 
-    /// Fills a buffer, as far as the file goes; how many bytes came. A failure may leave the first of them there.
+    /// Fills a buffer, up to the end of the file. Returns the number of bytes. After a failure, the first of them may
+    /// be there.
     #[pyo3(signature = (buffer, offset=0))]
     fn read_into(&self, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
         let py = buffer.py();
@@ -63,12 +65,12 @@ impl File {
         Ok(at)
     }
 
-    /// The same where it needs no waiting, else None.
+    /// The same if it needs no waiting, else None.
     #[pyo3(signature = (buffer, offset=0))]
     fn try_read_into(&self, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<Option<usize>> {
         let py = buffer.py();
         let mut bytes = Bytes::writable(buffer)?;
-        // Only what is within a page needs no waiting.
+        // Only a read within one page needs no waiting.
         if bytes.len() > PIECE {
             return Ok(None);
         }
@@ -79,7 +81,7 @@ impl File {
         }))
     }
 
-    /// Up to so many bytes.
+    /// Reads up to this many bytes.
     fn read_at<'py>(
         &self,
         py: Python<'py>,
@@ -101,8 +103,8 @@ impl File {
         }
     }
 
-    /// Many ranges, one behind the other in a buffer; how many bytes of each came goes to `counts`, if that is given.
-    /// Offsets and lengths are arrays of 64-bit numbers; one length is for all.
+    /// Reads many ranges, one after the other, into a buffer. The number of bytes of each goes to `counts`, if that is
+    /// given. Offsets and lengths are arrays of 64-bit numbers; a single length is for all.
     #[pyo3(signature = (offsets, lengths, buffer, counts=None))]
     fn gather(
         &self,
@@ -204,7 +206,7 @@ impl File {
         Ok(known.into())
     }
 
-    /// The same file at a position of its own, as long as it is now.
+    /// The same file at its own position, with the present length.
     fn reader(&self, py: Python<'_>, block_bytes: usize) -> PyResult<Reader> {
         let known = py.detach(|| self.file.metadata()).map_err(Error::from)?;
         Ok(Reader::new(self.file.clone(), known.size, block_bytes))

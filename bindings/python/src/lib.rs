@@ -1,7 +1,7 @@
-//! The native half of the Python package `odafs`: clients, files and buffers. What Python sees is in `python/odafs`.
+//! The native half of the Python package `odafs`: clients, files and buffers. The Python half is in `python/odafs`.
 //!
-//! The interpreter's lock is released while anything may wait or copy. Memory of Python's objects is reached as [`buffer`]
-//! says.
+//! The interpreter's lock is released while anything may wait or copy. [`buffer`] explains how memory of Python's
+//! objects is used.
 
 mod buffer;
 mod client;

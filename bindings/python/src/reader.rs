@@ -1,8 +1,9 @@
 //! A file at a position, for reading.
 //!
-//! DuckDB has many threads call `seek` and then `read` of one object, and relies on nobody coming between the two. That holds for
-//! objects whose methods are not written in Python, as long as `seek` and the start of `read` do not give the interpreter's
-//! lock away. So this is one, and a read takes its position, and moves it, before it gives the lock away.
+//! DuckDB calls `seek` and then `read` of one object from many threads, and relies on nobody coming between the two.
+//! That holds for objects whose methods are not written in Python, as long as `seek` and the start of `read` do not
+//! release the interpreter's lock. So this type is native, and a read takes its position, and moves it, before it
+//! releases the lock.
 
 use crate::{
     buffer::{Bytes, private},
@@ -19,14 +20,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Reader {
     file: odafs::File,
     size: u64,
-    /// Small reads that follow each other come from blocks of this length.
+    /// Small consecutive reads come from blocks of this length.
     block_bytes: usize,
     state: Mutex<State>,
 }
 
 struct State {
     position: u64,
-    /// Where the last read ended.
+    /// The end of the last read.
     ended: u64,
     block: Option<Arc<Block>>,
 }
@@ -37,14 +38,14 @@ struct Block {
 }
 
 impl Block {
-    /// What it has of these bytes of the file, if it has all of them.
+    /// These bytes of the file, if the block has all of them.
     fn get(&self, from: u64, length: usize) -> Option<&[u8]> {
         let from = usize::try_from(from.checked_sub(self.start)?).ok()?;
         self.bytes.get(from..from.checked_add(length)?)
     }
 }
 
-/// What one read is to do.
+/// What one read has to do.
 struct Span {
     from: u64,
     length: usize,
@@ -72,7 +73,7 @@ impl Reader {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the position for a read of `wanted` bytes at most, and moves it behind them.
+    /// Takes the position for a read of at most `wanted` bytes, and moves it behind them.
     fn take(&self, wanted: u64) -> Span {
         let mut state = self.state();
         let from = state.position;
@@ -88,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// A read that was taken has ended: the position goes to where it got, if nobody has moved it meanwhile.
+    /// A read has ended. The position moves to where it got, if nobody has moved it meanwhile.
     fn ended(&self, span: &Span, got: usize) {
         let (taken, got) = (span.from + span.length as u64, span.from + got as u64);
         let mut state = self.state();
@@ -98,14 +99,14 @@ impl Reader {
         }
     }
 
-    /// Does a read that was taken.
+    /// Does a read whose position was taken.
     fn read_span(&self, py: Python<'_>, span: &Span, room: &mut [u8]) -> Result<usize, Error> {
         let read = py.detach(|| self.fill(span, room));
         self.ended(span, *read.as_ref().unwrap_or(&0));
         read
     }
 
-    /// Fills `room`. The file ended before if fewer bytes come: it is shorter than when it was opened.
+    /// Fills `room`. If fewer bytes come, the file is shorter than when it was opened.
     fn fill(&self, span: &Span, room: &mut [u8]) -> Result<usize, Error> {
         if room.is_empty() {
             return Ok(0);
@@ -178,7 +179,7 @@ impl Reader {
             got = self.read_span(py, &span, room)?;
             Ok(())
         });
-        // Also where there was no memory for it.
+        // Even if there was no memory for it.
         let bytes = bytes.inspect_err(|_| self.ended(&span, 0))?;
         match got == span.length {
             true => Ok(bytes),
@@ -197,7 +198,7 @@ impl Reader {
         })?)
     }
 
-    /// What can be had at the position without a read, one byte at least but at the end: for `readline`.
+    /// The bytes at the position that need no read, at least one except at the end: for `readline`.
     #[pyo3(signature = (size=0))]
     fn peek<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         const LINE: u64 = 64 << 10;

@@ -10,45 +10,46 @@ use odafs_bench::table::{Table, bytes, count};
 use super::rates::check_memory;
 use crate::{Usage, output, units};
 
-/// The terms that a read's time is made of, each alone
+/// The parts of a read's time, each measured alone
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench breakdown --json
 
 T_NullRPC   a call that does nothing
 T_FS        the server's file system: finding, locking and copying a resident page, and
-            the whole of a READ call around that
+            the whole READ call around that
 T_MAC       making and verifying the MAC of a request
-T_exc       the NIC's judgement of a direct read, and its calls to the host's VM, through shared
-            memory and through a queue to a thread of the host
-T_copy      copying out of the page cache
+T_exc       the NIC's check of a direct read, and its calls to the host's page cache, through
+            shared memory and through a queue to a thread of the host
+T_copy      copying a page out of the page cache
 T_stale     a direct read that is refused
 
-Terms of one processor are the mean of a batch of 256 and the median over batches; terms between
-client and server are timed one by one. All are the median of the rounds.")]
+Terms within one process are timed in batches of 256; terms between client and server are timed
+one by one. All figures are nanoseconds, the median of the rounds.")]
 pub struct Arguments {
-    /// Memory that terms work over at random
+    /// Size of the memory that the terms access at random, 1MiB to 1TiB
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256MiB")]
     set: u64,
-    /// How often every term is measured
+    /// Number of rounds; each measures every term once
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
-    /// Time for all of it, about: half for the terms, half for what is around them [default: a tenth of a second for a term in a round]
+    /// Seconds for the whole run, approximately: half for the terms, half for the rest [default: a tenth of a second for
+    /// a term in a round]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// How many terms there are, about.
+/// The approximate number of terms.
 const TERMS: u32 = 24;
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.rounds == 0 || !(1 << 20..=1 << 40).contains(&arguments.set) {
         bail!(Usage(
-            "--rounds: at least 1; --set: at least 1MiB".to_owned()
+            "--rounds must be 1 or more, and --set 1MiB to 1TiB".to_owned()
         ));
     }
     Usage::unless_no_time("--seconds", arguments.seconds)?;

@@ -13,10 +13,10 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// A caller's two passes want so long in all.
+/// The time that the two passes of a caller need.
 const ROW_WANTS: Duration = Duration::from_millis(500);
 
-/// Reads of what is in nobody's memory, from the disk
+/// Cold reads: of files that are in no cache, from the disk
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench cold                               the whole plan, two minutes
@@ -24,35 +24,37 @@ const ROW_WANTS: Duration = Duration::from_millis(500);
   odafs bench cold --seconds 30 --json
   odafs bench cold --plan mine.toml              other lengths, page caches, routes
 
-A file is written to a disk. For each row of a round it is dropped from the kernel's page cache, a
-new server is started, and a new client reads it twice: half of its pages in random order, 4 KiB
-each, or all of it in records of 4 KiB, 64 KiB and 1 MiB. `cache` is the server's page cache, in
-files. With one of two files the second pass is from memory; with one of an eighth of the file it
-is dropped from the kernel's page cache before the second pass too. `default` are default options,
-of which the client's own memory (64 MiB) is one. `local pread` makes system calls on the file;
-`/ pread` is the mean against theirs in the same round. `from disk` is what the kernel fetched
-from the disk for each byte read, read ahead included. --seconds makes the file shorter.
+The bench writes a file to a disk. For each row of a round, it drops the file from the kernel's
+page cache and starts a new server, and a new client reads the file twice: half of its pages in
+random order, 4 KiB each, or all of it in records of 4 KiB, 64 KiB and 1 MiB.
+
+`cache` is the size of the server's page cache / that of the file. With a cache twice the size of
+the file, the second pass reads from memory. With one of an eighth, the file is dropped from the
+kernel's page cache before the second pass too. `default` is a client with default options, which
+has 64 MiB of its own. `local pread` makes system calls on the file, and `/ pread` is the mean
+time / theirs in the same round. `from disk` is how much the kernel fetched from the disk for each
+byte read, including read ahead. With --seconds, the file is shorter.
+
 The built-in plan is bench/plans/cold.toml in the sources.")]
 pub struct Arguments {
-    /// Only `local` and clients over this fabric [may be repeated]
+    /// Measure only `local` and clients over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
     fabric: Vec<String>,
-    /// Where the file is written, on a disk [default: $TMPDIR or /tmp, unless that is in memory,
-    /// else /var/tmp]
+    /// The directory for the file, on a disk [default: $TMPDIR or /tmp, or /var/tmp if that is in memory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Measure this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's passes take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
@@ -68,8 +70,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let report = measured(steps, |tick| cold::run(&plan, directory, program, tick))?;
     if report.is_cold() == Some(false) {
         eprintln!(
-            "odafs: the kernel kept the file in memory all the same: these are no reads from a disk (does something \
-             else read it, or is the file system one that ignores POSIX_FADV_DONTNEED?)"
+            "odafs: the kernel kept the file in memory, so these are not reads from a disk (either another program reads \
+             the file, or its file system ignores POSIX_FADV_DONTNEED; name a directory on another disk with --dir)"
         );
     }
     match arguments.json {

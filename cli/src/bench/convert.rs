@@ -12,43 +12,41 @@ use odafs_bench::convert::{self, Format, Kept};
 
 use crate::{output, units};
 
-/// A trace of another format as one of ours, on stdout
+/// Convert a trace of another format to one of ours, on stdout
 #[derive(Args)]
 #[command(after_help = "Examples:
   strace -f -y -ttt -T -s 0 -e trace=file,desc,process -o out.strace program
   odafs bench convert --from strace --under /data out.strace >program.trace
   zcat web_0.csv.gz | odafs bench convert --from msr --fold 256MiB --limit 100000 - >web.trace
 
-Formats: `strace` (with the options above), `msr` (block traces of Microsoft Research Cambridge),
-`ibm-cos` (object store traces of IBM); docs/TRACES.md in the sources tells what becomes what.")]
+Formats: `strace` (with the options above), `msr` (block traces of Microsoft Research Cambridge)
+and `ibm-cos` (object store traces of IBM). docs/TRACES.md in the sources describes how each is
+converted.")]
 pub struct Arguments {
-    /// The file, or - for stdin
+    /// The file to convert, or - for stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Its format
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(["strace", "msr", "ibm-cos"]))]
     from: String,
-    /// strace: only names under this directory, which becomes the trace's root
+    /// For strace: keep only names below this directory, which becomes the root of the trace
     #[arg(long, value_name = "DIR", default_value = "/")]
     under: PathBuf,
-    /// Files are this long at most; what is beyond begins at 0 again
+    /// The largest file; offsets beyond it wrap around to 0 [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     fold: Option<u64>,
-    /// Stop after so many operations
+    /// Stop after this many operations
     #[arg(long, value_name = "N", default_value_t = 1 << 24)]
     limit: usize,
-    /// One thread does all, in the order of time: for programs that wait for each other
+    /// Put all operations into one thread, in the order of time (for programs that wait for each other)
     #[arg(long)]
     one_thread: bool,
 }
 
-/// Converts.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let name = arguments.file.display().to_string();
-    ensure!(
-        arguments.fold != Some(0),
-        "--fold: a file has a byte at least"
-    );
+    ensure!(arguments.fold != Some(0), "--fold: must be 1 or more");
     let format = match &*arguments.from {
         "strace" => Format::Strace,
         "msr" => Format::Msr,
@@ -71,7 +69,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let converted = convert::convert(format, input, &kept).with_context(|| name.clone())?;
     ensure!(
         !converted.trace.entries.is_empty(),
-        "{name}: no operation is left; {} lines mean nothing here",
+        "{name}: no operation could be converted ({} lines were skipped); check --from and --under",
         converted.skipped
     );
     output::text(&converted.trace.to_string())

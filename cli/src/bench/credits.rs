@@ -8,27 +8,27 @@ use odafs_bench::table::{Table, bytes};
 use super::rates::{Common, Over, RATE, cells};
 use crate::units;
 
-/// RPC-over-RDMA: adaptive credits against fixed ones
+/// RPC-over-RDMA: adaptive credits compared with fixed ones
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench credits --clients 1 --clients 64 --fixed 8
 
-Does it pay to give credits by need, and is it fair? Each client has one connection and would
-have --in-flight reads under way; credits bound that, and the receive buffers that the server
-keeps for it. Fairness is Jain's index of the clients' rates (1: all the same), slowest what the
-slowest got of a fair share; both of the least fair round. By iWARP over TCP or a device
-(--fabric verbs), both sides asleep while they wait.")]
+The bench measures whether granting credits by need pays, and whether it is fair. Each client has
+one connection and tries to keep --in-flight reads under way. Credits limit these reads, and the
+receive buffers that the server keeps for the client. `fairness` is Jain's index of the clients'
+rates (1: all equal); `slowest` is the slowest client's part of a fair share. Both are those of
+the least fair round. Both sides sleep while they wait.")]
 pub struct Arguments {
-    /// How many clients there are [may be repeated; default: 1, 4, 16 and 64]
+    /// Number of clients, 1 to 1000 [may be repeated; default: 1, 4, 16 and 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: Vec<u32>,
-    /// A fixed number of credits [may be repeated; default: 2, 8 and 128]
+    /// Fixed number of credits, 1 to 1024 [may be repeated; default: 2, 8 and 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     fixed: Vec<u32>,
-    /// Reads that each client would have under way, 1 to 16
+    /// Number of reads that each client tries to keep under way, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=16))]
     in_flight: u32,
-    /// Bytes of a read
+    /// Size of a read, 16MiB at most
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "4KiB")]
     size: u64,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let plan = plan(&arguments)?;
     let measure = |tick: &mut dyn FnMut(&str)| credits::run(&plan, tick);

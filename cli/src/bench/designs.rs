@@ -7,16 +7,18 @@ use odafs_bench::table::{Table, bytes, count};
 
 use super::rates::{Callers, Common, Over, RATE, cells, word};
 
-/// RPC-over-RDMA: the Read-Read design against Read-Write
+/// RPC-over-RDMA: the Read-Read design compared with Read-Write
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench designs --threads 1 --threads 8 --size 1MiB
 
-What does it cost that a client fetches its replies? In the Read-Write design (RFC 8166) the
-server moves all data. In the Read-Read design clients read replies from the server's memory and
-say when they have: one more RDMA Read and one more message for each call. Writes are the same
-in both. By iWARP over TCP, or by an RDMA device (--fabric verbs); both sides asleep while they
-wait; each thread has a connection.")]
+The bench measures what it costs that clients fetch their replies. In the Read-Write design
+(RFC 8166) the server moves all data. In the Read-Read design, clients read the replies from the
+server's memory and then tell the server: one more RDMA Read and one more message for each call.
+Writes are the same in both.
+
+Each thread has its own connection, by iWARP over TCP or by an RDMA device (--fabric verbs). Both
+sides sleep while they wait.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
@@ -26,7 +28,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let plan = plan(&arguments)?;
     let measure = |tick: &mut dyn FnMut(&str)| designs::run(&plan, tick);

@@ -13,7 +13,7 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// Where reads end, while a file outgrows the server's memory
+/// Where reads end when a file outgrows the server's memory
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench distribution                             the whole plan, a minute
@@ -21,32 +21,33 @@ use crate::{Usage, output, units};
   odafs bench distribution --seconds 20 --json
   odafs bench distribution --plan mine.toml            other lengths, memories, routes
 
-A server with a page cache of 64 MiB serves a file of 1/4 to 1.15 times that; clients begin with
-all references and have a fifth of the server's memory, as in figure 4 of \"The Optimistic Direct
-Access File System\". Each read ends in the client's cache, with a direct read, or with a call;
-stale are direct reads that were refused with an exception, after which a call was made.
-`expected`: what would be refused of uniform reads if any page of the file had the same chance
-to be in the server's memory. `x rpc` is the mean against that of calls in the same round.
+A server with a page cache of 64 MiB serves a file of 0.25 to 1.15 times that size. Clients start
+with all references and have a fifth of the server's memory, as in figure 4 of \"The Optimistic
+Direct Access File System\". Each read ends in the client's cache, with a direct read, or with a
+call. `stale` counts direct reads that the server refused, after which the client made a call.
+`expected` is the share of uniform reads that would be refused if every page were equally likely
+to be in the server's memory. `x rpc` is the mean time / that of calls in the same round.
+
 The built-in plan is bench/plans/distribution.toml in the sources.")]
 pub struct Arguments {
-    /// Only routes over this fabric [may be repeated; default: those of the plan]
+    /// Measure only routes over this fabric [may be repeated; default: those of the plan]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
     fabric: Vec<String>,
-    /// Only this pattern of reads [may be repeated]
+    /// Measure only this pattern of reads [may be repeated]
     #[arg(long, value_name = "P", value_parser = PossibleValuesParser::new(["uniform", "zipf"]))]
     pattern: Vec<String>,
-    /// Measure this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's slices take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;

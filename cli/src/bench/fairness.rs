@@ -12,38 +12,41 @@ use odafs_bench::table::{Table, count, time};
 use super::rates::{ROW_WANTS, measured};
 use crate::{Usage, output, units};
 
-/// What a client is left with while another floods the server with calls
+/// Latency of one client's calls while another client floods the server
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench fairness --seconds 60
 
-A client of NFS over TCP makes one call after the other: LOOKUP and READ of what the server has
-in memory, and READDIR, which takes a worker. Beside it, another client keeps 32 calls of one
-procedure under way, of 1 MiB where the procedure has data. The figures are 99th percentiles,
-taken in turn: quiet; flooded; and elsewhere, with the same flood at another server on this
-machine. x quiet is flooded by quiet; x there is flooded by elsewhere, which leaves out what the
-machine itself makes of as much work. Servers have processes of their own; the flood is nice.
-computing: two threads that compute in place of a flood, one of them nice. syncs: four clients
-write, set, make and commit where each sync takes --sync.")]
+A client of NFS over TCP makes one call at a time: LOOKUP and READ of what the server has in
+memory, and READDIR, which takes a worker thread. Meanwhile another client keeps 32 calls of one
+procedure under way, with 1 MiB each if the procedure carries data.
+
+The figures are 99th percentiles, measured in turn: `quiet` without a flood; `flooded` with the
+flood at the same server; `elsewhere` with the flood at another server on this machine. `x quiet`
+is flooded / quiet. `x there` is flooded / elsewhere, which leaves out the load of the machine
+itself. Each server has its own process; the flooding client runs at nice 19.
+
+Two rows are no floods of one procedure. `computing`: two threads compute, one of them niced.
+`syncs`: four clients write, set attributes, create and commit, and each sync takes --sync.")]
 pub struct Arguments {
-    /// Time for the rows
+    /// Seconds for all rows together
     #[arg(long, value_name = "N", value_parser = units::duration, default_value = "30")]
     seconds: Duration,
-    /// How long a sync takes in the last row
+    /// How long a sync takes in the row `syncs`
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1s")]
     sync: Duration,
-    /// Only this flood, by the name of its row [may be repeated]
+    /// Measure only this flood, by the name of its row [may be repeated]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(fairness::rows()))]
     flood: Vec<String>,
-    /// The program whose servers are measured, rather than this one
+    /// The program whose server to measure, instead of this one
     #[arg(long, hide = true)]
     program: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", Some(arguments.seconds))?;
     let here = || std::env::current_exe().context("cannot find this program");

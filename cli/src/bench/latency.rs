@@ -15,84 +15,86 @@ use super::rates::{DeviceAddress, ROW_WANTS, check_memory, within};
 use crate::connection::url;
 use crate::{Usage, output, units};
 
-/// Random reads by every route, beside what the machine itself can do
+/// Latency of random reads by every route, beside the floors of the machine
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench latency                                     all rows
   odafs bench latency --route one-sided --route mmap      two of them
   odafs bench latency --wait spin --depth 1 --size 4096 --json
   odafs bench latency --url odafs+shm:///run/odafs.sock?/big.bin
-  odafs bench latency --fabric verbs --wait block         by an RDMA device of this machine
-  odafs bench latency --url odafs+verbs://SERVER/big.bin  by RDMA devices of two
-  odafs bench latency --url nfs://SERVER/big.bin          calls over TCP, of any NFS server
+  odafs bench latency --fabric verbs --wait block         an RDMA device of this machine
+  odafs bench latency --url odafs+verbs://SERVER/big.bin  RDMA devices of two machines
+  odafs bench latency --url nfs://SERVER/big.bin          calls over TCP to any NFS server
 
-Local rows read a file by pread, and by mmap and memcpy. A floor row hands a page over between
-two threads with nothing around it: through shared memory, or for tcp by a request of 64 bytes
-and a page in answer on a bare TCP socket. RPC over tcp and verbs is RPC-over-RDMA: a reply that
-does not fit its 4096 bytes is direct. The server runs in a process of its own on a file in
-memory; with two processors or more, the client is bound to the first and the server to the
-second. Every row is measured once a round, in turn, on a new connection; rows are the medians
-of the rounds, ratios are of rows of the same round. The clock is looked at once between two
-reads, and what that costs is subtracted from each latency.")]
+Rows: `local` rows read a file by pread, or by mmap and memcpy. A `floor` row passes a page
+between two threads and does nothing else: through shared memory, or for tcp with a request of 64
+bytes and a page in reply on a bare TCP socket. RPC over tcp and verbs is RPC-over-RDMA; a reply
+of more than 4096 bytes is direct there.
+
+Method: the server runs in its own process and serves a file in memory. With two processors or
+more, the client is bound to the first and the server to the second. Each round measures every
+row once, in turn, on a new connection. A row shows the medians of the rounds; a ratio compares
+rows of the same round. The clock is read once between two reads, and the cost of that is
+subtracted from each latency.")]
 pub struct Arguments {
-    /// Bytes of the file that is read [default: 1GiB; with --seconds 8MiB for each, from 16MiB to 1GiB]
+    /// Size of the file to read, 1MiB or more [default: 1GiB; with --seconds, 8MiB per second, from 16MiB to 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     file_size: Option<u64>,
-    /// Bytes of one read [may be repeated; default: 4096, and fewer rows of 64, 16384 and 65536]
+    /// Size of a read in bytes, 64KiB at most [may be repeated; default: 4096, with fewer rows of 64, 16384 and 65536]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     size: Vec<u64>,
-    /// Reads of a row in a round [default: as many as its time allows]
+    /// Number of reads of a row in a round [default: as many as its time allows]
     #[arg(long, value_name = "N")]
     reads: Option<u64>,
-    /// Only this fabric's rows; verbs has rows only if it is named [may be repeated]
+    /// Measure only this fabric's rows [may be repeated; default: all but verbs]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["local", "shm", "tcp", "verbs"]))]
     fabric: Vec<String>,
     #[command(flatten)]
     device: DeviceAddress,
-    /// Only this route's rows [may be repeated]
+    /// Measure only this route's rows [may be repeated]
     #[arg(
         long,
         value_name = "R",
         value_parser = PossibleValuesParser::new(["pread", "mmap", "floor", "cache", "one-sided", "guarded", "rpc"])
     )]
     route: Vec<String>,
-    /// Only rows whose sides wait in this way [may be repeated]
+    /// Measure only rows whose client and server wait in this way [may be repeated]
     #[arg(long, value_name = "W", value_parser = PossibleValuesParser::new(WAITS))]
     wait: Vec<String>,
-    /// Of the rows with a MAC, only these [may be repeated]
+    /// Of the rows with a MAC, measure only those with this one [may be repeated]
     #[arg(long, value_name = "M", value_parser = PossibleValuesParser::new(["hmac-sha256", "blake3"]))]
     mac: Vec<String>,
-    /// Of the RPC rows, only those with this kind of answer [may be repeated]
+    /// Of the RPC rows, measure only those with this kind of reply [may be repeated]
     #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["inline", "direct", "worker", "references"]))]
     rpc: Vec<String>,
-    /// Only rows with so many reads in flight together: 1 or 8 [may be repeated]
+    /// Measure only rows with this many reads in flight: 1 or 8 [may be repeated]
     #[arg(long, value_name = "N")]
     depth: Vec<u32>,
-    /// Only rows on memory with pages of this size: 4KiB or 2MiB [may be repeated]
+    /// Measure only rows on memory with pages of this size: 4KiB or 2MiB [may be repeated]
     #[arg(long, value_name = "B", value_parser = units::size)]
     backing: Vec<u64>,
-    /// How often every row is measured [default: 5; less where --seconds leaves no time for them]
+    /// Number of rounds; each measures every row once [default: 5, or fewer if --seconds leaves no time for them]
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
-    /// Time for all of it, about: half for the rows, half for files, servers and connections
-    /// [default: a quarter of a second for a row in a round, and what the rest takes]
+    /// Seconds for the whole run, approximately: half for the rows, half for files, servers and connections [default: a
+    /// quarter of a second for a row in a round, and what the rest takes]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Measure a server that runs already: a file on it, of 4096 bytes at least
+    /// Measure a server that already runs, by this file on it, of 4096 bytes or more
     #[arg(long, value_name = "URL", value_parser = url)]
     url: Option<Url>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Write a page with plots too
+    /// Also write a page with plots to this file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let plan = plan(&arguments)?;
-    // A page that cannot be written is told before anything is measured.
+    // Fail before the measurement if the page cannot be written.
     let page_file = (arguments.report.as_deref())
         .map(output::Whole::begin)
         .transpose()?;
@@ -103,7 +105,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         progress.inc(u64::from(what.starts_with("round")));
     })?;
     progress.finish_and_clear();
-    // Neither is lost with the other.
+    // A failure to print must not lose the page, nor the reverse.
     let printed = match arguments.json {
         true => output::report(&report, &report.machine),
         false => print(&report),
@@ -117,7 +119,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 fn plan(arguments: &Arguments) -> Result<Plan> {
     if arguments.rounds == Some(0) || arguments.size.contains(&0) || arguments.depth.contains(&0) {
         bail!(Usage(
-            "--rounds, --size and --depth: more than none is needed".to_owned()
+            "--rounds, --size and --depth: must be more than 0".to_owned()
         ));
     }
     Usage::unless_no_time("--seconds", arguments.seconds)?;
@@ -127,7 +129,9 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         false => arguments.size.iter().map(|&s| s as usize).collect(),
     };
     if let Some(size) = sizes.iter().find(|s| **s > 64 << 10) {
-        bail!(Usage(format!("--size {size}: 64 KiB is the most")));
+        bail!(Usage(format!(
+            "--size {size}: must be 64KiB (65536) or less"
+        )));
     }
     let file_bytes = match (arguments.file_size, arguments.seconds) {
         (Some(bytes), _) => bytes,
@@ -135,7 +139,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         (None, None) => FILE_BYTES,
     };
     if file_bytes < 1 << 20 {
-        bail!(Usage("--file-size: at least 1MiB is needed".to_owned()));
+        bail!(Usage("--file-size: must be 1MiB or more".to_owned()));
     }
     let mut plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,
@@ -165,7 +169,8 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let rows = plan.specs().len() as u32;
     if rows == 0 {
         bail!(Usage(
-            "no row is left: the options exclude each other".to_owned()
+            "no row is left: no row has all that the options name; leave one of them out"
+                .to_owned()
         ));
     }
     if arguments.url.is_none() {
@@ -178,13 +183,14 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Rounds, where nothing else is said.
+/// The default number of rounds.
 const ROUNDS: u32 = 5;
 
-/// Bytes of the file, where nothing else is said.
+/// The default size of the file, in bytes.
 const FILE_BYTES: u64 = 1 << 30;
 
-/// Bytes of a file that is written, read by some servers and learned by many clients in half of that time.
+/// The size in bytes of a file that can be written, read by several servers and learned by many clients in half of the
+/// time.
 fn file_for(seconds: Duration) -> u64 {
     let bytes = (seconds.as_secs_f64() * f64::from(8 << 20)) as u64;
     bytes.clamp(16 << 20, FILE_BYTES)

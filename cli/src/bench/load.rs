@@ -13,43 +13,44 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// What reads cost while other programs hold the server's processor
+/// Latency of reads while other programs hold the server's processor
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench load                                   the whole plan
-  odafs bench load --fabric shm --load 100           shared memory, idle and held entirely
+  odafs bench load --fabric shm --load 100           shared memory, at 0 and 100 % load
   odafs bench load --seconds 20 --json
   odafs bench load --plan mine.toml                  other routes, loads, sizes
 
-The server is bound to one processor, the client to another. Beside the server, processes that
-only compute take 0, 25, 50, 75 and 100 % of its processor: four of them, so that of 100 % the
-server gets a fifth where it asks for all. One-sided reads over shared memory need no processor
-of the server's; every other route does. In each round every load comes once, and every route
-has its slice at each. `x idle` is against the idle slice of the same round: the median over
-rounds, with the lowest and the highest. `held` is what the others got.
+The server is bound to one processor, the client to another. Four processes that only compute
+take 0, 25, 50, 75 and 100 % of the server's processor. (At 100 %, a server that is always busy
+gets a fifth.) One-sided reads over shared memory need no processor of the server; every other
+route does. Each round has a slice for every route at every load. `x idle` is the ratio to the
+idle slice of the same round: the median over the rounds, the lowest and the highest. `held` is
+the share of the processor that the other programs got.
+
 The built-in plan is bench/plans/load.toml in the sources.")]
 pub struct Arguments {
-    /// Only routes over this fabric, and mmap [may be repeated]
+    /// Measure only routes over this fabric, and mmap [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
     fabric: Vec<String>,
-    /// Only this share of the processor, in percent, and none at all [may be repeated]
+    /// Measure only this load in percent of the processor, beside 0 [may be repeated]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     load: Vec<u32>,
-    /// Measure this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's slices take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Be a process that takes a share of a processor
+    /// Run as a process that takes a share of a processor
     #[arg(long, hide = true)]
     burn: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.burn {
         return load::burn();

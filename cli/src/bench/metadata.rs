@@ -12,39 +12,40 @@ use odafs_bench::table::{Table, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// A route's mix by some clients wants so long in all.
+/// The time that one mix needs, for a route and a number of clients.
 const ROW_WANTS: Duration = Duration::from_secs(1);
 
-/// Operations on names and small files, as fileop and PostMark have them
+/// Rates of operations on names and small files, with the mixes of fileop and PostMark
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench metadata                           the whole plan
   odafs bench metadata --fabric tcp --seconds 20 --json
   odafs bench metadata --plan mine.toml          other numbers of clients, files, sizes
 
-`fileop` makes a tree of files, does each operation on all of them, and removes it, over and
-over. A `transaction` of `postmark` makes or deletes a small file of a pool, and reads or appends
-to another. Each client has connections and a directory of its own; `local` makes system calls on
-the directory that the server serves. Rates are those of all clients, while they do the rest of
-the mix too. `/ local` is the median against that of `local` in the same round. CPU times are
-those of an operation of the whole mix (fileop) or of a transaction (postmark).
+`fileop` repeatedly creates a tree of files, does each operation on all of them, and removes the
+tree. A `transaction` of `postmark` creates or deletes a small file of a pool, and reads or
+appends to another one. Each client has its own connections and directory. `local` makes system
+calls on the directory that the server serves. Rates are those of all clients together. `/ local`
+is the median time / that of `local` in the same round. CPU times are per operation of the whole
+mix (fileop) or per transaction (postmark).
+
 The built-in plan is bench/plans/metadata.toml in the sources.")]
 pub struct Arguments {
-    /// Only `local` and clients over this fabric [may be repeated]
+    /// Measure only `local` and clients over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
     fabric: Vec<String>,
-    /// Measure this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's slices take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;

@@ -12,34 +12,36 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// Direct readers beside clients of plain NFS, who all write, and whether every read is coherent
+/// Check that direct readers beside writing clients of plain NFS are coherent, and measure both
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench mixed                              the whole plan
   odafs bench mixed --fabric tcp --seconds 20 --json
   odafs bench mixed --plan mine.toml             other shares, routes, writes
 
-Eight clients work on one file at once; 0 to 100 % of them read directly, the others are bare
-callers of NFS version 3 over TCP. A tenth of what each does are writes of a page. Every page says
-which write it is of, and every read is checked: none may return a page older than what was
-acknowledged before the read began, nor parts of two. If one does, the command fails.
+Eight clients use one file at the same time. 0 to 100 % of them read directly; the others make
+plain calls of NFS version 3 over TCP. A tenth of the operations are writes of a page. Every page
+names the write that it comes from, and every read is checked: it may return neither a page older
+than one that was acknowledged before the read began, nor parts of two writes. If one does, the
+command exits with 1.
+
 The built-in plan is bench/plans/mixed.toml in the sources.")]
 pub struct Arguments {
-    /// Only direct readers over this fabric [may be repeated]
+    /// Measure only direct readers over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
     fabric: Vec<String>,
-    /// Measure this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's slices take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
@@ -59,7 +61,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     match report.rows.iter().map(|row| row.incoherent).sum() {
         0u64 => Ok(()),
-        reads => bail!("{reads} reads returned what they must not"),
+        reads => bail!("{reads} reads returned stale or torn pages"),
     }
 }
 
@@ -113,7 +115,7 @@ fn table(rows: &[Row]) -> Table {
             let Some(kind) = kind else {
                 continue;
             };
-            // What is of both stands once.
+            // Cells that apply to both kinds are in the first row only.
             let head_now = std::mem::replace(&mut head, vec![String::new(); 5]);
             let tail_now = std::mem::replace(&mut tail, vec![String::new(); 2]);
             table.row([head_now, cells(name, kind), tail_now].concat());

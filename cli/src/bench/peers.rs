@@ -11,46 +11,46 @@ use odafs_bench::table::{Table, bytes, count, time};
 
 use crate::{Usage, output, units};
 
-/// The same reads from other servers and from ours, in turn
+/// Compare reads from other servers with reads from ODAFS
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench peers --file /dev/shm/x/file --redis /tmp/redis.sock \\
       --nfs nfs-ganesha=nfs://127.0.0.1:12049/dev/shm/x/file?mountport=12048
 
-The script bench/peers/run installs the peers, starts them, and calls this. Every row is
-measured once a round, in turn, on a new connection. Rows of 256 bytes at depth 1 are GET,
-and at depth 1000 MGET; our client reads them as a table. The client is bound to the first
-processor and our servers to the second; the script does the same for the peers. Peers' servers
-sleep while they wait; ours does as its client does.")]
+The script bench/peers/run in the sources installs the peers, starts them, and runs this command.
+Each round measures every row once, in turn, on a new connection. Reads of 256 bytes are GET at
+depth 1 and MGET at depth 1000; our client reads them as a table. The client is bound to the first
+processor and our servers to the second; the script does the same for the peers. The servers of
+the peers sleep while they wait; ours waits as its client does.")]
 pub struct Arguments {
     /// The file to read; our servers serve its directory, read-only
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// Redis' Unix socket; pages are put in as page:N, and rows of 256 bytes as row:N
+    /// Redis' Unix socket; the command stores pages there as page:N, and rows of 256 bytes as row:N
     #[arg(long, value_name = "SOCKET")]
     redis: Option<PathBuf>,
-    /// Memcached's Unix socket; its pages are put in as page:N
+    /// Memcached's Unix socket; the command stores pages there as page:N
     #[arg(long, value_name = "SOCKET")]
     memcached: Option<PathBuf>,
     /// An NFS server that serves the same file [may be repeated]
     #[arg(long, value_name = "NAME=URL", value_parser = named_url)]
     nfs: Vec<(String, Url)>,
-    /// The servers of --nfs speak NFS version 4.2 too, and show the file under the same path
+    /// The servers of --nfs also speak NFS version 4.2, and have the file at the same path
     #[arg(long, requires = "nfs")]
     nfs4: bool,
-    /// The program built of bench/peers/libnfs-read.c, for rows by libnfs
+    /// The program built from bench/peers/libnfs-read.c, for rows by libnfs
     #[arg(long, value_name = "PROGRAM")]
     libnfs: Option<PathBuf>,
-    /// The process of a peer, for its CPU time [may be repeated]
+    /// The process id of a peer, to measure its CPU time [may be repeated]
     #[arg(long, value_name = "NAME=PID", value_parser = named_process)]
     process: Vec<(String, u32)>,
-    /// How often every row is measured
+    /// Number of rounds; each measures every row once
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
     /// Time for a row in a round
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "300ms")]
     time: Duration,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -58,25 +58,25 @@ pub struct Arguments {
 fn named_url(text: &str) -> Result<(String, Url), String> {
     let (name, url) = text
         .split_once('=')
-        .ok_or("a name goes before it, as in ganesha=nfs://HOST/FILE")?;
+        .ok_or("put a name before the URL, as in ganesha=nfs://HOST/FILE")?;
     let url = crate::connection::url(url)?;
     match url.server {
         ServerAddress::NfsTcp(_) => Ok((name.to_owned(), url)),
-        _ => Err("it begins with nfs://".to_owned()),
+        _ => Err("the URL must begin with nfs://".to_owned()),
     }
 }
 
 fn named_process(text: &str) -> Result<(String, u32), String> {
     let (name, pid) = text
         .split_once('=')
-        .ok_or("a name goes before it, as in redis=123")?;
+        .ok_or("put a name before the process id, as in redis=123")?;
     let pid = pid
         .parse()
-        .map_err(|_| "a process number follows the =".to_owned())?;
+        .map_err(|_| "a process id must follow the =, as in redis=123".to_owned())?;
     Ok((name.to_owned(), pid))
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--time", Some(arguments.time))?;
     Usage::unless_none("--rounds", arguments.rounds == 0)?;
@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         .len();
     if length < 4 << 20 || length % (1 << 20) != 0 {
         bail!(Usage(format!(
-            "{}: some whole MiB are needed, four at least",
+            "{}: the size must be a whole number of MiB, 4 or more",
             arguments.file.display()
         )));
     }

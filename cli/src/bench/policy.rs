@@ -13,7 +13,7 @@ use odafs_bench::table::{Table, bytes, time};
 use crate::connection::url;
 use crate::{Usage, output, units};
 
-/// Whether a client with default options is as fast as the best that it could have been told
+/// Compare a client with default options with the best fixed options, case by case
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench policy                                      the whole plan
@@ -22,61 +22,61 @@ use crate::{Usage, output, units};
   odafs bench policy --seconds 60 --json
   odafs bench policy --plan mine.toml                     other cases
 
-Each configuration of a case (a route, with and without pages kept) gets a new client; then all
-take turns in short slices, of which the first let caches fill and do not count. Means are the
-medians of the slices, ratios those of the rounds; `from the first` is of all reads, those that
-fill the caches among them. The last line is the worst ratio of `default` to the best fixed
-configuration.
+Each configuration of a case is a route, with pages kept or not, and gets a new client. All take
+turns in short slices. The first slices let caches fill and do not count. A mean is the median of
+the slices, a ratio that of the rounds. `from the first` includes the reads that fill the caches.
+The last line is the worst ratio of `default` to the best fixed configuration.
+
 The built-in plan is bench/plans/policy.toml in the sources.")]
 pub struct Arguments {
-    /// Only cases over this fabric [may be repeated]
+    /// Measure only cases over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
     fabric: Vec<String>,
-    /// Only cases whose server is told to grant this [may be repeated]
+    /// Measure only cases whose server grants these direct reads [may be repeated]
     #[arg(long, value_name = "M", value_parser = PossibleValuesParser::new(["one-sided", "guarded", "default"]))]
     mode: Vec<String>,
-    /// Only cases with this pattern of reads [may be repeated]
+    /// Measure only cases with this pattern of reads [may be repeated]
     #[arg(long, value_name = "P", value_parser = PossibleValuesParser::new(["uniform", "zipf", "sequential"]))]
     pattern: Vec<String>,
-    /// Only cases with reads of so many bytes [may be repeated]
+    /// Measure only cases with reads of this size [may be repeated]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     size: Vec<u64>,
-    /// Only cases with this load of the server, in percent [may be repeated]
+    /// Measure only cases with this load of the server, in percent [may be repeated]
     #[arg(long, value_name = "N")]
     load: Vec<u32>,
-    /// Only cases with so many clients at once [may be repeated]
+    /// Measure only cases with this number of clients [may be repeated]
     #[arg(long, value_name = "N")]
     clients: Vec<u32>,
-    /// Only cases with this name in the plan [may be repeated]
+    /// Measure only cases with this name in the plan [may be repeated]
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// Measure the cases of this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's slices take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print every row: percentiles, CPU time, where reads ended
+    /// Print every row too, with percentiles, CPU time and where reads ended
     #[arg(long)]
     all: bool,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Be the other clients of a server: of this file
+    /// Run as the other clients of a server, which read this file
     #[arg(long, hide = true, value_name = "URL", value_parser = url, requires_all = ["load_server", "load_percent"])]
     load_url: Option<Url>,
-    /// Its process id
+    /// The server's process id
     #[arg(long, hide = true)]
     load_server: Option<u32>,
-    /// Percent of a processor that it shall take
+    /// The share of a processor that the server shall take, in percent
     #[arg(long, hide = true)]
     load_percent: Option<u32>,
-    /// Do not read, but write pages below this offset
+    /// Write pages below this offset instead of reading
     #[arg(long, hide = true)]
     load_writes: Option<u64>,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let load = arguments
         .load_url
@@ -99,11 +99,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let cases = plan.cases(&filter).len();
     if cases == 0 {
         bail!(Usage(
-            "no case is left: the options exclude each other".to_owned()
+            "no case is left: no case has all that the options name; leave one of them out"
+                .to_owned()
         ));
     }
     if let Some(given) = arguments.seconds {
-        // A second for the nine configurations of a case: five slices of 10 ms each, and what comes before them.
+        // The nine configurations of a case need a second: five slices of 10 ms each, and the preparation.
         output::warn_if_short("--seconds", given, cases as u32, Duration::from_secs(1));
     }
     let program = std::env::current_exe().context("cannot find this program")?;

@@ -1,4 +1,4 @@
-//! What the benches of throughput have in common: options, tables.
+//! The options and tables that the benches of throughput share.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,39 +14,37 @@ use serde::Serialize;
 
 use crate::{Usage, devices, output, units};
 
-/// Options of each.
+/// The options of each bench.
 #[derive(Args)]
 pub struct Common {
-    /// Bytes of the file, which the server holds in memory
+    /// Size of the file, which the server holds in memory
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64MiB")]
     file_size: u64,
-    /// How often every row is measured [default: 3; less where --seconds leaves no time for them]
+    /// Number of rounds; each measures every row once [default: 3, or fewer if --seconds leaves no time for them]
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
-    /// Time for all of it, about: half for the rows, half for files, servers and connections
-    /// [default: a fifth of a second for a row in a round, and what the rest takes]
+    /// Seconds for the whole run, approximately: half for the rows, half for files, servers and connections [default: a
+    /// fifth of a second for a row in a round, and what the rest takes]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
 impl Common {
-    /// Checks the options: the file holds `records` of the longest.
+    /// Checks the options. The file must hold `records` of the longest records.
     pub fn check(&self, sizes: &[u64], records: u32) -> Result<()> {
         if self.rounds == Some(0) || sizes.contains(&0) {
-            bail!(Usage(
-                "--rounds and --size: more than none is needed".to_owned()
-            ));
+            bail!(Usage("--rounds and --size: must be more than 0".to_owned()));
         }
         let longest = sizes.iter().max().copied().unwrap_or(0);
         if longest > 16 << 20 {
-            bail!(Usage("--size: 16MiB is the most".to_owned()));
+            bail!(Usage("--size: must be 16MiB or less".to_owned()));
         }
         if self.file_size < longest * u64::from(records) {
             bail!(Usage(format!(
-                "--file-size: at least {} is needed, for {records} records of {}",
+                "--file-size: must be {} or more, for {records} records of {}",
                 bytes(longest * u64::from(records)),
                 bytes(longest)
             )));
@@ -54,11 +52,11 @@ impl Common {
         Ok(())
     }
 
-    /// What the bench is told; it has so many rows, at so many servers.
+    /// The conditions of a bench with this many rows and servers.
     pub fn conditions(&self, rows: usize, servers: usize, rdma: Fabric) -> Result<Conditions> {
         Usage::unless_no_time("--seconds", self.seconds)?;
         Usage::unless_none("--rounds", self.rounds == Some(0))?;
-        // For each server its file, and a cache of twice as much.
+        // Each server needs memory for its file, and for a cache of twice the size.
         check_memory(
             "--file-size",
             self.file_size,
@@ -74,7 +72,7 @@ impl Common {
         })
     }
 
-    /// Rounds of so many rows, and the time for a row in each.
+    /// The number of rounds for this many rows, and the time for a row in each.
     fn share(&self, rows: usize) -> (u32, Duration) {
         match self.seconds {
             Some(all) => within(all, rows as u32, self.rounds, ROUNDS),
@@ -108,20 +106,20 @@ impl Common {
     }
 }
 
-/// Rounds, where nothing else is said.
+/// The default number of rounds.
 const ROUNDS: u32 = 3;
 
-/// The least time for a row in a round for which another round is worth while.
+/// The shortest time for a row in a round with which another round is worthwhile.
 const ROW_LEAST: Duration = Duration::from_millis(50);
 
-/// What a row wants of the time for all, so that there is something to see and a spread: three rounds, and as much around them.
+/// How much of the whole time a row needs for a meaningful figure and its spread: three rounds, and as much around them.
 pub const ROW_WANTS: Duration = Duration::from_millis(300);
 
-/// Fails if a bench needs more memory than this process may take, for files in memory and servers that hold them too.
+/// Fails if a bench needs more memory than this process can use, for files in memory and for the servers that hold them.
 pub fn check_memory(option: &str, given: u64, needed: u64) -> Result<()> {
     match memory::available() {
         Some(available) if needed > available.bytes => bail!(
-            "{option}: {} does not fit in memory: {} are needed, and this process may take {} ({})",
+            "{option}: {} does not fit in memory: {} are needed, and this process can use {} ({}); name a smaller size",
             bytes(given),
             bytes(needed),
             bytes(available.bytes),
@@ -131,8 +129,8 @@ pub fn check_memory(option: &str, given: u64, needed: u64) -> Result<()> {
     }
 }
 
-/// Rounds of so many rows, `most` unless they are `given`, and the time for a row in each, so that half of `all` is left for
-/// what lies around the rows: files, servers, connections.
+/// The number of rounds for this many rows (at most `most`, unless it is `given`) and the time for a row in each. Half of
+/// `all` is left for files, servers and connections.
 pub fn within(all: Duration, rows: u32, given: Option<u32>, most: u32) -> (u32, Duration) {
     let (half, rows) = (all / 2, rows.max(1));
     let fit = half.as_nanos() / (ROW_LEAST * rows).as_nanos();
@@ -140,10 +138,10 @@ pub fn within(all: Duration, rows: u32, given: Option<u32>, most: u32) -> (u32, 
     (rounds, half / (rows * rounds))
 }
 
-/// By which RDMA.
+/// Which RDMA to use.
 #[derive(Args)]
 pub struct Over {
-    /// RDMA over TCP, or an RDMA device
+    /// RDMA over TCP, or an RDMA device of this machine
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["tcp", "verbs"]), default_value = "tcp")]
     fabric: String,
     #[command(flatten)]
@@ -153,7 +151,7 @@ pub struct Over {
 /// Which RDMA device.
 #[derive(Args)]
 pub struct DeviceAddress {
-    /// Address of the RDMA device's network interface, for verbs [default: that of the first device that has one]
+    /// IP address of the RDMA device's network interface, for verbs [default: the first device that has one]
     #[arg(long, value_name = "ADDR")]
     address: Option<IpAddr>,
 }
@@ -180,19 +178,19 @@ impl DeviceAddress {
     }
 }
 
-/// Who reads or writes what, in the benches of the papers' figures.
+/// The callers in the benches of the papers' figures.
 #[derive(Args)]
 pub struct Callers {
-    /// Bytes of a record [may be repeated; default: 128KiB, 256KiB, 512KiB and 1MiB]
+    /// Size of a record, 16MiB at most [may be repeated; default: 128KiB, 256KiB, 512KiB and 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     size: Vec<u64>,
-    /// Threads that read or write [may be repeated; default: 1, 2, 4 and 8]
+    /// Number of threads that read or write, 1 to 64 [may be repeated; default: 1, 2, 4 and 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: Vec<u32>,
 }
 
 impl Callers {
-    /// Bytes of a record and numbers of threads: those that are named, or those of the paper. The file has to hold a
+    /// Sizes of a record in bytes and numbers of threads: the given ones, or those of the paper. The file must hold a
     /// record for each thread.
     pub fn checked(&self, common: &Common) -> Result<(Vec<usize>, Vec<u32>)> {
         let sizes = match self.size.is_empty() {
@@ -209,7 +207,7 @@ impl Callers {
     }
 }
 
-/// Measures, with progress on stderr.
+/// Measures, and shows progress on stderr.
 pub fn measured<R>(
     steps: u64,
     measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R>,
@@ -223,7 +221,7 @@ pub fn measured<R>(
     Ok(report)
 }
 
-/// Headings of what [`cells`] makes.
+/// The headings of [`cells`].
 pub const RATE: [&str; 6] = [
     "MiB/s",
     "lowest",
@@ -233,7 +231,7 @@ pub const RATE: [&str; 6] = [
     "server CPU/MiB",
 ];
 
-/// A rate in a table.
+/// The cells of a rate in a table.
 pub fn cells(rate: &Rate) -> [String; 6] {
     let figures = [
         rate.mib_per_second,

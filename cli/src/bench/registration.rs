@@ -11,37 +11,40 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::{Callers, Common, Over, RATE, cells, word};
 use crate::units;
 
-/// RPC-over-RDMA: four ways to register memory, and where the time goes
+/// RPC-over-RDMA: four strategies to register memory, and the time that each takes
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench registration --threads 1 --size 128KiB --operation-cost 0us --page-cost 0ns
   odafs bench registration --fabric verbs --threads 1 --size 128KiB --file-size 8MiB
   odafs bench registration --fabric verbs --revocation
 
-What does registration cost a server, and which strategy spares it? per-operation registers
-memory for each call; pooled gives memory that is registered a fresh tag for each; cached uses
-it again; all-physical reads into free frames of the page cache. On an RDMA device (--fabric
-verbs) memory is really registered; on-demand is per-operation without pinning, on devices that
-offer it. RDMA over TCP has nothing to tell an adapter and no pages to pin, so there the
-server's engine spends the time instead that --operation-cost and --page-cost name: an
-assumption, no measurement of hardware. The columns behind the rates are the time of a call:
-what the engine measured around registrations and their ends, and the rest. Writes are in the
-Read-Write design; reads in Read-Read, as the server registers nothing for reads in the other.
+Strategies: `per-operation` registers memory for each call; `pooled` keeps memory registered and
+gives it a fresh tag for each call; `cached` uses registered memory again; `all-physical` reads
+into free frames of the page cache, which are registered with it. Writes use the Read-Write
+design, and reads the Read-Read design, because the server registers nothing for reads in the
+other one.
 
---revocation: how a page is taken back from a client that reads it by itself. By its stamp: a
-store; the client sees that what it read is stale and goes on. By a tag for this page and client
-(a memory window, or where the device has none a region): the read is refused, and the
-connection is lost with it.")]
+On an RDMA device (--fabric verbs), memory is really registered; `on-demand` is per-operation
+without pinning, on devices that offer it. RDMA over TCP registers and pins nothing. There the
+server's engine spends the times that --operation-cost and --page-cost name, which are
+assumptions, not measurements of hardware.
+
+The columns behind the rates divide the time of a call: registering, invalidating and the rest.
+
+--revocation measures how a server takes a page back from a client that reads it one-sided.
+By its stamp: the server stores to the page's stamp; the client finds that its read is stale and
+goes on. By a tag for this page and client (a memory window, or a region if the device has no
+windows): the server invalidates it; the device refuses the read and ends the connection.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
-    /// Time that an adapter takes for a registration, or for the end of some (RDMA over TCP only)
+    /// Time that an adapter would take to register or to invalidate memory (RDMA over TCP only)
     #[arg(long, value_name = "TIME", value_parser = units::short_duration, default_value = "10us")]
     operation_cost: Duration,
-    /// Time that it takes to pin a page of 4 KiB (RDMA over TCP only)
+    /// Time that pinning a 4 KiB page would take (RDMA over TCP only)
     #[arg(long, value_name = "TIME", value_parser = units::short_duration, default_value = "250ns")]
     page_cost: Duration,
-    /// Measure how a page is taken back instead: by its stamp, and by a tag
+    /// Measure instead how a server takes a page back: by its stamp, and by a tag
     #[arg(long)]
     revocation: bool,
     #[command(flatten)]
@@ -50,7 +53,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.revocation {
         let rdma = arguments.over.fabric()?;

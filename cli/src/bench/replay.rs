@@ -17,54 +17,55 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// A recorded trace, replayed by each route in turn
+/// Replay a recorded trace by each route in turn
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench replay bench/traces/parquet.trace
   odafs bench replay mine.trace --fabric tcp --route rpc --route default
   odafs bench replay mine.trace --seconds 20 --json
 
-The files that the trace finds are made in a scratch directory and served from memory. In each
-round every route replays the trace with a client that has just connected: one thread for each
-that was recorded, each in its order. The routes rpc, guarded, one-sided and policy keep no pages;
-`default` is a client with default options. `x rpc` is the mean against RPC in the same round.
-`differs` counts operations that failed where they did not when recorded, or the other way, or
-that read another length. With --seconds a pass ends where a pass by RPC ends in its share of
-the time. The format of a trace is docs/TRACES.md in the sources; bench/traces has some.")]
+The command creates the files that the trace needs in a scratch directory, and serves them from
+memory. In each round, every route replays the trace with a new client that has one thread for
+each recorded one. The routes rpc, guarded, one-sided and policy keep no pages; `default` is a
+client with default options. `x rpc` is the mean time / that of RPC in the same round. `differs`
+counts operations that failed but did not when they were recorded, or the reverse, or that read
+another length. With --seconds, a pass ends where RPC gets in its share of the time.
+
+docs/TRACES.md in the sources describes the format; bench/traces has examples.")]
 pub struct Arguments {
-    /// The trace
+    /// The trace to replay
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Only this route [may be repeated]
+    /// Replay only by this route [may be repeated]
     #[arg(long, value_name = "R", value_parser = PossibleValuesParser::new(ROUTES))]
     route: Vec<String>,
-    /// The fabric
+    /// The fabric between client and server
     #[arg(long, value_name = "F", default_value = "shm", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
     fabric: String,
-    /// One operation after the other, or none before the time at which it was recorded
+    /// Start each operation when the one before has ended (full), or not before its recorded time (as-recorded)
     #[arg(long, value_name = "S", default_value = "full", value_parser = PossibleValuesParser::new(["full", "as-recorded"]))]
     speed: String,
-    /// Memory of the server's page cache [default: room for all files]
+    /// Size of the server's page cache [default: enough for all files]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     cache: Option<u64>,
-    /// Bytes that the trace's files and buffers may take
+    /// The most memory that the trace's files and buffers may take
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::size)]
     bytes_max: u64,
-    /// How often every route has its turn
+    /// Number of rounds; each replays the trace once by every route, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Each client replays the trace once before the pass that counts
+    /// Replay the trace once with each client before the pass that counts
     #[arg(long)]
     warm: bool,
-    /// Time for all of it, about [default: what the trace takes]
+    /// Seconds for the whole run, approximately [default: as long as the trace takes]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let name = arguments.trace.display().to_string();
@@ -147,7 +148,7 @@ fn table(rows: &[Row]) -> Table {
         "highest",
     ]);
     let mut rows: Vec<&Row> = rows.iter().collect();
-    // The routes of an operation beside each other, in their order.
+    // Put the routes of an operation next to each other, in their order.
     rows.sort_by_key(|row| (row.operation != "all", row.operation));
     for row in rows {
         let ns = |value: f64| time(value as u64);

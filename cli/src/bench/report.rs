@@ -16,11 +16,11 @@ use crate::{Usage, output, units};
 struct Bench {
     name: &'static str,
     arguments: &'static [&'static str],
-    /// Further ones with `--quick`: they leave out what takes long and says little.
+    /// Further arguments with `--quick`, which leave out what takes long and says little.
     quick: &'static [&'static str],
 }
 
-/// What is measured, in the order of the page. With `--quick` they are asked for 246 s together.
+/// The benches in the order of the page. With `--quick`, they take 246 s together.
 const BENCHES: [Bench; 15] = [
     Bench {
         name: "latency",
@@ -103,51 +103,52 @@ fn names() -> [&'static str; BENCHES.len()] {
     BENCHES.map(|bench| bench.name)
 }
 
-/// All benches drawn into one page
+/// Run all benches and draw them into one page
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs bench report all.html                                 measure all: half an hour and more
-  odafs bench report all.html --quick                         less of it, in under five minutes
+  odafs bench report all.html                                 everything: over half an hour
+  odafs bench report all.html --quick                         less, in under five minutes
   odafs bench report few.html --bench designs --bench credits --seconds 60
   odafs bench report old.html --from latency.json --from peers.json
-                                                              draw what was measured before
+                                                              draw earlier measurements
   odafs bench report all.html --from all.html --plot latency.svg
-                                                              the README's plot, of such a page
+                                                              draw the README's plot
   odafs bench report all.html --from all.html --plot load=load.svg
 
-The page is one HTML file with its plots in it; it fetches nothing. Each bench runs as `odafs
-bench NAME --json` does, one after the other, with its defaults. Under each heading stand the
-machine and the commit that its figures come from, and all rows behind the plots. The page keeps
-what the benches have printed: --from takes it from there. A bench that fails is left out unless
-it has printed its rows, and the page says why. Other servers are measured by bench/peers/run of
-the sources, which installs them; --from draws what it prints with --json.")]
+The page is one HTML file that contains its plots and fetches nothing. The benches run one after
+the other, each as `odafs bench NAME --json` with its defaults. Each heading is followed by the
+machine and the commit of its figures, and by all rows behind the plots. The page also contains
+the output of the benches, where --from finds it. A bench that fails is left out, unless it has
+printed its rows; the page then says why.
+
+The page has other servers only with --from: bench/peers/run in the sources installs and measures
+them, and prints a file for --from with --json.")]
 pub struct Arguments {
-    /// Where the page is written
+    /// The page to write
     #[arg(value_name = "FILE.html")]
     file: PathBuf,
-    /// Draw this, which `odafs bench NAME --json` has printed, or a page that was made before, and
-    /// measure nothing [may be repeated]
+    /// Measure nothing, and draw this output of `odafs bench NAME --json` or earlier page [may be repeated]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bench", "seconds", "quick"])]
     from: Vec<PathBuf>,
     /// Measure only this bench [may be repeated]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     bench: Vec<String>,
-    /// Measure less: all takes under five minutes
+    /// Measure less, in under five minutes
     #[arg(long, conflicts_with = "seconds")]
     quick: bool,
-    /// Time for all of it, about [default: what each takes by default]
+    /// Seconds for the whole run, approximately [default: each bench takes as long as by itself]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Write the latencies of 4 KiB by each route as an SVG file too; after `load=` those beside
-    /// programs that hold the server's processor [may be repeated]
+    /// Also write a plot of the 4 KiB latencies by each route as an SVG file; with `load=`, of those while other programs
+    /// hold the server's processor [may be repeated]
     #[arg(long, value_name = "[load=]FILE.svg", value_parser = plot)]
     plot: Vec<Plot>,
-    /// Print what the benches have printed, as a list
+    /// Print the output of the benches as a JSON list
     #[arg(long)]
     json: bool,
 }
 
-/// Draws one from what the benches have printed.
+/// Draws a plot from the output of the benches.
 type Draw = fn(&[Value]) -> Result<String>;
 
 /// A plot by itself.
@@ -163,7 +164,7 @@ fn plot(text: &str) -> Result<Plot, String> {
         None => (readme_plot, text),
     };
     match file.is_empty() {
-        true => Err("the name of a file is missing".to_owned()),
+        true => Err("name the file, as in latency.svg or load=load.svg".to_owned()),
         false => Ok(Plot {
             draw,
             file: file.into(),
@@ -171,13 +172,13 @@ fn plot(text: &str) -> Result<Plot, String> {
     }
 }
 
-/// Measures and draws.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
-    // What is drawn from may be the page that is written.
+    // Read first: the page to draw from may be the one to write.
     let read = arguments.from.iter().map(|path| read(path));
     let read = read.collect::<Result<Vec<_>>>()?.concat();
-    // A page that cannot be written is told before anything is measured.
+    // Fail before the measurement if the page cannot be written.
     let file = output::Whole::begin(&arguments.file)?;
     let plots = (arguments.plot.iter())
         .map(|plot| anyhow::Ok((plot.draw, output::Whole::begin(&plot.file)?)))
@@ -188,11 +189,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
     };
     let mut page = Page::titled("ODAFS: benchmarks");
     page.paragraph(
-        "Figures drift with the machine: compare those of one run. Latencies are those of reads that follow each other \
-         without a pause. A mark's exact value is shown beside the pointer.",
+        "Figures change with the machine and its load: compare only those of one run. Reads follow each other without a \
+         pause. Point at a mark to see its exact value.",
     );
     for (name, report) in &reports {
-        draw(&mut page, report).with_context(|| format!("{name} is no report of a bench"))?;
+        draw(&mut page, report).with_context(|| format!("{name} is not the report of a bench"))?;
     }
     for Failed {
         name,
@@ -206,8 +207,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.from.is_empty() && arguments.bench.is_empty() {
         page.heading("Peers");
         page.paragraph(&format!(
-            "Left out: {}. bench/peers/run of the sources installs and starts them; `--from` draws what it prints with \
-             --json.",
+            "Left out: {}. bench/peers/run in the sources installs, starts and measures them; `--from` draws its output \
+             with --json.",
             left_out().join("; ")
         ));
     }
@@ -221,7 +222,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     if !failed.is_empty() {
         let names: Vec<&str> = failed.iter().map(|failed| failed.name).collect();
-        bail!("failed (the reasons stand above): {}", names.join(", "));
+        bail!(
+            "these benches failed, for the reasons above: {}",
+            names.join(", ")
+        );
     }
     Ok(())
 }
@@ -239,7 +243,7 @@ fn read(path: &Path) -> Result<Vec<(String, Value)>> {
     })
 }
 
-/// The other servers, none of which this command starts, and whether they are there.
+/// The other servers, and whether they are installed. This command starts none of them.
 fn left_out() -> Vec<String> {
     const PEERS: [(&str, &str); 3] = [
         ("Redis", "redis-server"),
@@ -262,9 +266,9 @@ fn left_out() -> Vec<String> {
 /// A bench that failed.
 struct Failed {
     name: &'static str,
-    /// The last that it said, without a stop at its end.
+    /// The last line on its stderr, without a full stop at its end.
     reason: String,
-    /// Whether it printed its rows all the same.
+    /// Whether it printed its rows nevertheless.
     has_rows: bool,
 }
 
@@ -324,8 +328,8 @@ fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<Failed>) {
     (reports, failed)
 }
 
-/// In a process of its own: a bench binds the one that it runs in to a processor. What it said on stderr is kept, so that
-/// nothing is written into the progress bar.
+/// Runs a bench in its own process, because it binds the process to a processor. Its stderr is kept, so that it does not
+/// write into the progress bar.
 fn measure(bench: &Bench, quick: bool, time: Option<Duration>) -> (Result<Outcome>, String) {
     let mut said = String::new();
     let mut run = || -> Result<Outcome> {

@@ -12,41 +12,43 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// How much many clients get of one server, and what each of them costs it
+/// The rate of one server with 1 to 1000 clients, and what each client costs
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs bench scale                              1 to 1000 clients, some minutes
+  odafs bench scale                              1 to 1000 clients, several minutes
   odafs bench scale --fabric tcp --most 64
   odafs bench scale --seconds 60 --json
   odafs bench scale --plan mine.toml             other routes and counts
 
-Each client has connections and a session of its own in this process, keeps no pages, and reads
-4 KiB at random at default options otherwise. 64 threads serve more than 64 clients in turn. In
-each round every route gets a new server, and clients are added until there are 1, 4, 16, 64, 256
-and 1000. `/ best` is the rate against the best count of the same round; `slowest` is what the
-client with the fewest reads had of a fair share. `server memory` and `client memory` are what
-each further client takes. The last table has what an open file takes, and a page whose reference
-a client holds.
+All clients are in this process. Each has its own connections and session, keeps no pages, and
+reads 4 KiB at random with default options otherwise. At most 64 threads read; with more clients,
+each thread reads for several in turn. In each round, every route gets a new server, and the
+number of clients grows from 1 to 4, 16, 64, 256 and 1000.
+
+`/ best` is the rate / the best one of the same round. `slowest` is the slowest client's part of a
+fair share. `server memory` and `client memory` are what each further client takes. The last table
+shows what an open file takes, and a page whose reference a client holds.
+
 The built-in plan is bench/plans/scale.toml in the sources.")]
 pub struct Arguments {
-    /// Only routes over this fabric [may be repeated]
+    /// Measure only routes over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
     fabric: Vec<String>,
-    /// So many clients at most [default: those of the plan]
+    /// The largest number of clients, 1 to 4000 [default: that of the plan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4000))]
     most: Option<u32>,
-    /// Measure this plan
+    /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's slices take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;

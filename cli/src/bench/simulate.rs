@@ -10,7 +10,7 @@ use odafs_bench::table::{Table, bytes, count, time};
 
 use crate::{Usage, output, units};
 
-/// What one machine cannot show: a model of thousands of clients, terabytes and fast links
+/// Simulate what one machine cannot show: thousands of clients, terabytes and fast links
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench simulate                           the whole plan, less than a minute
@@ -19,41 +19,46 @@ use crate::{Usage, output, units};
   odafs bench scale --most 64 --json >scale.json
   odafs bench simulate --case \"one machine\" --against scale.json
 
-Nothing is measured here: a model plays up to 10,000 clients, each with one read under way, who
-queue for the server's processors, its adapter and its link. What each step costs is in the
-plan: `measured` is this code, its iWARP in software over TCP; `published` is hardware as
-others have published it. A direct read that is refused takes a call more, and so does one for
-whose reference the client has no memory. `limit` is what bounds the rate. A seed gives the same
-figures again.
---against puts the rates that `odafs bench scale` has measured on this machine beside those that
-the model gives for it.
-The built-in plan is bench/plans/simulate.toml in the sources; docs/SIMULATION.md says what the
-model leaves out.")]
+This measures nothing. A model has up to 10,000 clients, each with one read under way, which queue
+for the server's processors, its adapter and its link. The plan has the cost of each step:
+`measured` is this code with iWARP in software over TCP; `published` is hardware, by figures that
+others have published. A direct read that is refused takes one more call, and so does one for
+whose reference the client has no memory. `limit` names what bounds the rate. The same seed gives
+the same figures.
+
+--against compares the model with the rates that `odafs bench scale` has measured on this machine.
+
+The built-in plan is bench/plans/simulate.toml in the sources. docs/SIMULATION.md describes the
+model and what it leaves out.")]
 pub struct Arguments {
-    /// Only this case of the plan [may be repeated]
+    /// Simulate only this case of the plan [may be repeated]
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// Simulate this plan
+    /// Simulate the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// Put what `odafs bench scale --json` has printed beside rows of the same clients
+    /// Compare with this file, the output of `odafs bench scale --json`, for equal numbers of clients
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Time for all of it, about [default: what the plan's reads take]
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Simulates.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
     let known = |name: &String| plan.cases.iter().any(|case| case.name == *name);
     if let Some(name) = arguments.case.iter().find(|name| !known(name)) {
-        bail!(Usage(format!("--case {name}: the plan has no such case")));
+        let cases: Vec<&str> = plan.cases.iter().map(|case| &*case.name).collect();
+        bail!(Usage(format!(
+            "--case {name}: the plan has no such case; it has {}",
+            cases.join(", ")
+        )));
     }
     plan.keep(&arguments.case);
     if let Some(seconds) = arguments.seconds {
@@ -63,7 +68,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Some(path) => {
             let name = path.display();
             let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-            Some(serde_json::from_slice(&text).with_context(|| format!("{name} is no JSON"))?)
+            Some(serde_json::from_slice(&text).with_context(|| format!("{name} is not JSON"))?)
         }
         None => None,
     };

@@ -12,16 +12,16 @@ use odafs_bench::table::{Table, bytes, count, time};
 use super::rates::measured;
 use crate::{Usage, output, units};
 
-/// How long it runs by default.
+/// The default duration.
 const TIME: Duration = Duration::from_secs(60);
 
-/// Below this, memory still grows because caches fill.
+/// In a shorter run, memory still grows because caches fill.
 const WANTED: Duration = Duration::from_secs(30);
 
-/// Lines of the table of looks at most; `--json` has all of them.
+/// The most lines of the table of samples. `--json` has all of them.
 const LINES: usize = 20;
 
-/// Many clients for a long time: whether every byte is right, and whether anything grows
+/// Run many clients for a long time, and check that every byte is right and that nothing grows
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench soak                               a minute
@@ -29,31 +29,33 @@ const LINES: usize = 20;
   odafs bench soak --fabric nfs --seconds 600
   odafs bench soak --plan mine.toml              other clients, files, page cache
 
-Clients of every route, and clients that come and go, read files that others write, cut, remove
-and make again. The page cache does not hold them all. Every page says which write it is of, and
-every read is checked: it may return nothing older than what was acknowledged before it began,
-nor parts of two writes. A client with default options keeps pages: what it reads may be as old
-as its last open. A wrong byte, or a call that fails without a reason, ends the command with
-status 1. The rate, the 99th percentile of reads, and memory, open files and threads of both
-processes are looked at all the time; the last table compares the last quarter of the run with
-the first.
+Clients of every route, and clients that come and go, read files that others write, truncate,
+remove and create again. The page cache does not hold all files. Every page names the write that
+it comes from, and every read is checked: it may return neither a page older than one that was
+acknowledged before the read began, nor parts of two writes. A client with default options keeps
+pages, which may be as old as its last open. If a byte is wrong, or a call fails without a reason,
+the command exits with 1.
+
+During the run, it samples the rate, the 99th percentile of reads, and memory, open files and
+threads of both processes. The last lines compare the last quarter of the run with the first.
+
 The built-in plan is bench/plans/soak.toml in the sources.")]
 pub struct Arguments {
-    /// Only clients over this fabric [may be repeated]
+    /// Run only clients over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
     fabric: Vec<String>,
-    /// Follow this plan
+    /// Follow the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
-    /// How long it runs [default: 60]
+    /// How long to run, in seconds [default: 60]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Print JSON
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
@@ -76,7 +78,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         eprintln!("odafs: {fault}");
     }
     bail!(
-        "{} reads or opens found what they must not, {} operations failed (the first of both stand above)",
+        "{} reads or opens returned wrong data, and {} operations failed (the first of each are listed above)",
         report.wrong,
         report.failed
     )
@@ -149,7 +151,7 @@ fn sentence(growth: &Growth) -> Result<()> {
     let by = match growth.percent {
         Some(percent) if percent < 0.0 => format!("shrank by {:.1} %", -percent),
         Some(percent) => format!("grew by {percent:.1} %"),
-        None => "was nothing at first".to_owned(),
+        None => "was zero at first".to_owned(),
     };
     output::text(&format!(
         "{figure} {by} from the first quarter to the last ({} to {})\n",

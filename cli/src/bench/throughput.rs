@@ -11,33 +11,34 @@ use odafs_bench::table::{Table, bytes};
 use super::rates::{Common, DeviceAddress, RATE, cells, word};
 use crate::{Usage, units};
 
-/// Sequential reads and writes, record size x requests in flight, over each fabric
+/// Throughput of sequential reads and writes, by record size, requests in flight and fabric
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs bench throughput                                  all rows
   odafs bench throughput --fabric nfs --fabric tcp --operation read --size 32KiB --json
 
-How much goes through, and what it costs either side? Fabrics: nfs is NFS over TCP, shm shared
-memory, tcp RPC-over-RDMA by iWARP over TCP, verbs the same by an RDMA device (if named); all by
-calls, none read directly, the client's data cache off. A read ahead of N keeps N further
-records under way with the one that is waited for: reads are a batch on one connection (of 16
-calls at most at a time), writes have a thread and a connection each. Records longer than the
-longest call (shm 64KiB, tcp and verbs 256KiB, nfs 512KiB) are several calls. Writes are
-unstable, with one COMMIT for each row, which counts.")]
+Fabrics: `nfs` is NFS over TCP, `shm` shared memory, `tcp` RPC-over-RDMA by iWARP over TCP, and
+`verbs` the same by an RDMA device (only if it is named). All reads and writes are calls. There
+are no direct reads, and the client's data cache is off.
+
+With a read ahead of N, N further records are under way beside the one that is waited for. Reads
+are a batch on one connection, of 16 calls at most at a time; each write has its own thread and
+connection. A record longer than the longest call (shm 64KiB, tcp and verbs 256KiB, nfs 512KiB)
+takes several calls. Writes are unstable; the time includes one COMMIT for each row.")]
 pub struct Arguments {
-    /// Bytes of a record [may be repeated; default: 512, 4096, 32KiB, 256KiB and 1MiB]
+    /// Size of a record, 16MiB at most [may be repeated; default: 512, 4096, 32KiB, 256KiB and 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     size: Vec<u64>,
-    /// Further requests in flight, 0 to 16 [may be repeated; default: 0, 1, 4 and 16]
+    /// Number of further requests in flight, 0 to 16 [may be repeated; default: 0, 1, 4 and 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=16))]
     read_ahead: Vec<u32>,
-    /// Only this fabric's rows [may be repeated]
+    /// Measure only this fabric's rows [may be repeated; default: all but verbs]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(FABRICS))]
     fabric: Vec<String>,
-    /// Only reads or only writes
+    /// Measure only reads or only writes [default: both]
     #[arg(long, value_name = "O", value_parser = PossibleValuesParser::new(["read", "write"]))]
     operation: Option<String>,
-    /// How both sides wait: block (asleep) or spin (polling) [may be repeated; default: block]
+    /// How client and server wait: block (sleep in the kernel) or spin (poll) [may be repeated; default: block]
     #[arg(long, value_name = "W", value_parser = PossibleValuesParser::new(["spin", "block"]))]
     wait: Vec<String>,
     #[command(flatten)]
@@ -46,7 +47,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Measures.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     let plan = plan(&arguments)?;
     let measure = |tick: &mut dyn FnMut(&str)| throughput::run(&plan, tick);
@@ -93,7 +94,10 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         waits,
     };
     if plan.specs().is_empty() {
-        bail!(Usage("no row is left".to_owned()));
+        bail!(Usage(
+            "no row is left: no row has all that the options name; leave one of them out"
+                .to_owned()
+        ));
     }
     plan.conditions = (arguments.common).conditions(plan.specs().len(), plan.servers(), rdma)?;
     Ok(plan)

@@ -1,4 +1,4 @@
-//! What of the options of `odafs serve` cannot be met, whatever is there.
+//! Checks of the options of `odafs serve` before anything is opened.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use super::{DirectName, ServeOptions, SquashName};
 use crate::Usage;
 
 impl ServeOptions {
-    /// Refuses what cannot be met whatever is there.
+    /// Refuses options that can never work.
     pub(super) fn check(&self) -> Result<()> {
         if self.verbs.is_some() && !verbs::BUILT_IN {
             bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
@@ -23,7 +23,7 @@ impl ServeOptions {
         ] {
             if given && self.verbs.is_none() {
                 bail!(Usage(format!(
-                    "{option}: it is for an RDMA device, name one with --verbs"
+                    "{option}: this option is for RDMA devices; name one with --verbs, or leave the option out"
                 )));
             }
         }
@@ -31,40 +31,38 @@ impl ServeOptions {
             && matches!(self.direct, Some(DirectName::Guarded | DirectName::Off))
         {
             bail!(Usage(
-                "--one-sided-for: nobody reads the cache's memory with that --direct; leave one of them out".to_owned()
+                "--one-sided-for: --direct guarded and --direct off grant no one-sided reads; leave out one of the two options".to_owned()
             ));
         }
         for export in &self.export {
             check_export(export.name())?;
         }
         if self.shm_connections == Some(0) {
-            bail!(Usage(
-                "--shm-connections: at least one is needed".to_owned()
-            ));
+            bail!(Usage("--shm-connections: must be 1 or more".to_owned()));
         }
         Ok(())
     }
 }
 
-/// An option that changes nothing where others are as they are.
+/// An option that has an effect only together with others.
 struct Conditional {
     option: &'static str,
-    /// Whether it is said.
+    /// Whether it is given.
     said: fn(&ServeOptions) -> bool,
-    /// Whether it changes anything.
+    /// Whether it has an effect.
     counts: fn(&ServeOptions) -> bool,
     /// What it is for, and what to do.
     remedy: &'static str,
 }
 
-const FOR_CALLERS: &str = "it is for callers over TCP and RDMA, and there is only shared memory; leave it out, or name --nfs, --rdma or --verbs";
+const FOR_CALLERS: &str = "this option is for callers over TCP and RDMA, but only shared memory is served; leave it out, or name --nfs, --rdma or --verbs too";
 
 const fn for_rdma(option: &'static str, said: fn(&ServeOptions) -> bool) -> Conditional {
     Conditional {
         option,
         said,
         counts: ServeOptions::has_rdma,
-        remedy: "it is for RDMA, name --rdma or --verbs too, or leave it out",
+        remedy: "this option is for RDMA; name --rdma or --verbs too, or leave it out",
     }
 }
 
@@ -73,7 +71,7 @@ const fn for_shm(option: &'static str, said: fn(&ServeOptions) -> bool) -> Condi
         option,
         said,
         counts: ServeOptions::has_shm,
-        remedy: "it is for shared memory, name --shm too, or leave it out",
+        remedy: "this option is for shared memory; name --shm too, or leave it out",
     }
 }
 
@@ -82,7 +80,7 @@ const CONDITIONAL: [Conditional; 12] = [
         option: "--insecure",
         said: |options| options.insecure,
         counts: |options| matches!(options.squash, Some(SquashName::Root | SquashName::None)),
-        remedy: "callers are believed with --squash root or none alone; name one of them, or leave it out",
+        remedy: "callers keep their ids only with --squash root or none; name one of these, or leave --insecure out",
     },
     Conditional {
         option: "--squash",
@@ -119,8 +117,8 @@ const CONDITIONAL: [Conditional; 12] = [
 ];
 
 impl ServeOptions {
-    /// The command line's options with the file's for what they leave open. Of those that then change nothing, the
-    /// line's are refused; the file's are returned, as what to warn of, since a file may be shared by servers.
+    /// The command line's options, and the file's where the command line has none. An option without effect is an error
+    /// if it is on the command line. If it is in the file, which several servers may share, it is returned as a warning.
     pub fn with_file(self, file: Self) -> Result<(Self, Vec<String>)> {
         let on_line = CONDITIONAL.map(|conditional| (conditional.said)(&self));
         let options = self.or(file);
@@ -151,43 +149,43 @@ impl ServeOptions {
     }
 }
 
-/// Clients look for it component by component, and none of them asks for these two.
+/// Clients look an export up component by component, and none of them asks for `.` or `..`.
 fn check_export(export: &str) -> Result<()> {
     if !export.starts_with('/') {
         bail!(Usage(format!(
-            "--export {export}: the name begins with a slash: /{export}"
+            "--export {export}: the name of an export begins with a slash: --export /{export}"
         )));
     }
     if export.split('/').any(|name| name == "." || name == "..") {
         bail!(Usage(format!(
-            "--export {export}: `.` and `..` are no names; leave them out"
+            "--export {export}: `.` and `..` cannot be part of the name; leave them out"
         )));
     }
     Ok(())
 }
 
-/// The longest path that the system takes for a socket.
+/// The longest path of a socket that the system accepts, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// A socket whose path is too long can be made nowhere.
+/// Refuses a path that is too long for a socket.
 pub fn check_socket(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_MAX {
         bail!(Usage(format!(
-            "--shm: a socket's path takes at most {SOCKET_PATH_MAX} bytes, {} has {bytes}; name a shorter one",
+            "--shm: the path of a socket has at most {SOCKET_PATH_MAX} bytes, but {} has {bytes}; name a shorter one",
             path.display()
         )));
     }
     Ok(())
 }
 
-/// A directory or an archive; what is missing, closed or neither is told before anything is opened.
+/// Refuses a path that is missing, that this user may not read, or that is neither a directory nor an archive.
 pub fn check_served(path: &Path) -> Result<()> {
     let served = || format!("cannot serve {}", path.display());
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => {
             let archive = File::open(path)
-                .with_context(|| format!("{}: may this user read it?", served()))?;
+                .with_context(|| format!("{}: this user may not read it", served()))?;
             tar::check_compression(&archive, path).with_context(served)
         }
         Ok(found) if !found.is_dir() => {
@@ -197,11 +195,11 @@ pub fn check_served(path: &Path) -> Result<()> {
     }
 }
 
-/// A directory that is missing or closed is told before anything is opened.
+/// Refuses a directory that is missing or that this user may not read.
 pub fn check_directory(dir: &Path) -> Result<()> {
     let metadata = match std::fs::metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "cannot serve {}: there is no such directory; make it, or name another",
+            "cannot serve {}: there is no such directory; create it, or name another",
             dir.display()
         ),
         found => found.with_context(|| format!("cannot serve {}", dir.display()))?,
@@ -210,6 +208,6 @@ pub fn check_directory(dir: &Path) -> Result<()> {
         bail!("cannot serve {}: it is not a directory", dir.display());
     }
     std::fs::read_dir(dir)
-        .with_context(|| format!("cannot serve {}: may this user read it?", dir.display()))?;
+        .with_context(|| format!("cannot serve {}: this user may not read it", dir.display()))?;
     Ok(())
 }

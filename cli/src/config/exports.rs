@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::Usage;
 
-/// What one `--export` says.
+/// The value of one `--export`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// `/NAME`: the export of DIR.
@@ -48,7 +48,9 @@ impl FromStr for Exported {
             None => (directory, false),
         };
         if directory.is_empty() {
-            return Err(format!("name a directory or a tar archive: {name}=DIR"));
+            return Err(format!(
+                "name a directory or a tar archive after the =, as in {name}=DIR"
+            ));
         }
         Ok(Self::Directory(ExportOptions {
             name: normalized(name).map_err(|error| error.to_string())?,
@@ -58,7 +60,7 @@ impl FromStr for Exported {
     }
 }
 
-/// `export = "/NAME"`, or a list as `--export` takes it.
+/// `export = "/NAME"`, or a list of the values that `--export` takes.
 pub fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Exported>, D::Error> {
     #[derive(Deserialize)]
     #[serde(
@@ -79,13 +81,13 @@ pub fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Exported>, 
         .map_err(serde::de::Error::custom)
 }
 
-/// What all of it together says.
+/// What to serve, by DIR and all `--export` together.
 pub enum Served<'a> {
-    /// This directory, by this name.
+    /// One directory, under one name.
     One {
-        /// `None`: the default.
+        /// The name, or `None` for the default.
         name: Option<&'a str>,
-        /// `None`: it was not named.
+        /// The directory, or `None` if it was not given.
         dir: Option<&'a Path>,
     },
     /// A table of exports.
@@ -93,7 +95,7 @@ pub enum Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    /// Refuses what is neither.
+    /// Combines them, and refuses combinations that make no sense.
     pub fn of(exports: &'a [Exported], dir: Option<&'a Path>) -> Result<Self> {
         let several: Vec<ExportOptions> = exports
             .iter()
@@ -109,12 +111,12 @@ impl<'a> Served<'a> {
                 dir,
             }),
             (true, ..) => bail!(Usage(
-                "--export: DIR has one name; for several exports say --export /NAME=DIR for each"
+                "--export: DIR can have only one name; for several exports, give --export /NAME=DIR for each"
                     .to_owned()
             )),
             (false, 0, None) => Ok(Self::Several(several)),
             (false, 0, Some(dir)) => bail!(Usage(format!(
-                "{}: it has no name beside other exports; say --export /NAME={} for it",
+                "{}: beside other exports, this directory needs a name; give --export /NAME={}",
                 dir.display(),
                 dir.display()
             ))),
@@ -124,7 +126,7 @@ impl<'a> Served<'a> {
                     .find(|export| matches!(export, Exported::Name(_)));
                 let name = name.map_or("", Exported::name);
                 bail!(Usage(format!(
-                    "--export {name}: which directory? Beside other exports say --export {name}=DIR"
+                    "--export {name}: the directory is missing; beside other exports, give --export {name}=DIR"
                 )))
             }
         }

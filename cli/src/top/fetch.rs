@@ -1,4 +1,4 @@
-//! GET over HTTP/1.1, of a page that is not long.
+//! GET over HTTP/1.1, for short pages.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -12,10 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a whole answer may take.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(5);
 
-/// Where a server shows its metrics.
+/// The address at which a server serves its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// As connections take it: `127.0.0.1:9049`, `[::1]:9049`, `host:9049`.
+    /// Host and port: `127.0.0.1:9049`, `[::1]:9049`, `host:9049`.
     authority: String,
 }
 
@@ -26,11 +26,11 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// `HOST:PORT`, or a URL of which that is the front: `http://HOST:PORT/metrics`.
+    /// Parses `HOST:PORT`, or a URL of it: `http://HOST:PORT`, `http://HOST:PORT/metrics`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("https:") {
             return Err(
-                "metrics are served without TLS: say http://HOST:PORT, or HOST:PORT".to_owned(),
+                "servers serve metrics without TLS; give http://HOST:PORT or HOST:PORT".to_owned(),
             );
         }
         let rest = text.strip_prefix("http://").unwrap_or(text);
@@ -48,12 +48,12 @@ impl Source {
                 authority: authority.to_owned(),
             }),
             _ => Err(
-                "say the address of the server's metrics, as in 127.0.0.1:9049 or http://127.0.0.1:9049/metrics".to_owned(),
+                "give the address of the server's metrics, as in 127.0.0.1:9049 or http://127.0.0.1:9049/metrics".to_owned(),
             ),
         }
     }
 
-    /// What is at a path. `None`: the server has nothing there.
+    /// The page at a path, or `None` if the server has none there.
     ///
     /// # Errors
     /// The text says what went wrong, and what to do.
@@ -70,8 +70,8 @@ impl Source {
 
     fn connect(&self) -> Result<TcpStream, String> {
         let addresses = self.authority.to_socket_addrs();
-        let mut why = "the name has no address".to_owned();
-        for address in addresses.map_err(|error| format!("no such address: {error}"))? {
+        let mut why = "the host name has no address".to_owned();
+        for address in addresses.map_err(|error| format!("cannot look up the host: {error}"))? {
             match TcpStream::connect_timeout(&address, PATIENCE) {
                 Ok(stream) => {
                     let timed = stream.set_read_timeout(Some(PATIENCE));
@@ -95,12 +95,14 @@ impl Source {
 
 fn told(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not answer in time".to_owned(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            "the server does not answer in time".to_owned()
+        }
         _ => error.to_string(),
     }
 }
 
-/// All that comes until the server closes.
+/// Reads until the server closes the connection.
 fn read(stream: &mut TcpStream) -> Result<Vec<u8>, String> {
     let until = Instant::now() + PATIENCE_IN_ALL;
     let mut answer = Vec::new();
@@ -116,18 +118,20 @@ fn read(stream: &mut TcpStream) -> Result<Vec<u8>, String> {
             Err(error) => return Err(told(&error)),
         }
         if answer.len() > ANSWER_MAX {
-            return Err(format!("its answer has more than {ANSWER_MAX} bytes"));
+            return Err(format!(
+                "the server's answer has more than {ANSWER_MAX} bytes"
+            ));
         }
         if Instant::now() > until {
-            return Err("it does not answer in time".to_owned());
+            return Err("the server does not answer in time".to_owned());
         }
     }
 }
 
 const NOT_HTTP: &str =
-    "what listens there does not speak HTTP: name the address of the server's option --metrics";
+    "what listens there does not speak HTTP; give the address in the server's option --metrics";
 
-/// The body of an answer. `None`: 404.
+/// The body of an answer, or `None` for status 404.
 fn page(answer: &[u8]) -> Result<Option<String>, String> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let (head, body) = match end {
@@ -147,16 +151,16 @@ fn page(answer: &[u8]) -> Result<Option<String>, String> {
         name.eq_ignore_ascii_case("content-length").then_some(value)
     });
     if length.is_some_and(|length| length > body.len()) {
-        return Err("its answer is cut short".to_owned());
+        return Err("the server's answer is cut short".to_owned());
     }
     let body = &body[..length.unwrap_or(body.len())];
     match status.ok_or(NOT_HTTP)? {
         200 => match std::str::from_utf8(body) {
             Ok(body) => Ok(Some(body.to_owned())),
-            Err(_) => Err("its answer is no text".to_owned()),
+            Err(_) => Err("the server's answer is not text".to_owned()),
         },
         404 => Ok(None),
-        status => Err(format!("it answers with status {status}")),
+        status => Err(format!("the server answers with HTTP status {status}")),
     }
 }
 

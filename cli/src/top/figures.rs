@@ -1,4 +1,4 @@
-//! What a server says of itself, at one moment.
+//! A sample of a server's figures.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use super::fetch::Source;
 /// The labels of a figure.
 pub type Labels = BTreeMap<String, String>;
 
-/// One answer.
+/// The figures at one moment.
 pub struct Sample {
     pub taken: Instant,
     pub figures: Figures,
     pub top: Top,
 }
 
-/// What `/top.json` says. A server that lacks it, or a field of it, says nothing.
+/// The contents of `/top.json`. What a server lacks stays empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Top {
@@ -28,7 +28,7 @@ pub struct Top {
     pub slow_calls: Vec<SlowCall>,
 }
 
-/// What a client did so far.
+/// What a client has done so far.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Client {
@@ -58,12 +58,13 @@ impl Sample {
     /// The text says what went wrong, and what to do.
     pub fn take(server: &Source) -> Result<Self, String> {
         let metrics = server.get("/metrics")?;
-        let metrics = metrics
-            .ok_or("there are no metrics: is it the address of the server's option --metrics?")?;
+        let metrics = metrics.ok_or(
+            "there are no metrics there; give the address in the server's option --metrics",
+        )?;
         let taken = Instant::now();
         let figures = Figures::parse(&metrics);
         if !figures.has("odafs_build_info") {
-            return Err("what listens there is no ODAFS server of this version".to_owned());
+            return Err("what listens there is not an ODAFS server of this version".to_owned());
         }
         let top = match server.get("/top.json")? {
             Some(text) => {
@@ -84,7 +85,7 @@ impl Sample {
 pub struct Figures(BTreeMap<String, Vec<(Labels, f64)>>);
 
 impl Figures {
-    /// Reads the text format of Prometheus, and passes over what is none.
+    /// Parses the text format of Prometheus, and skips other lines.
     pub fn parse(text: &str) -> Self {
         let mut figures = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -104,20 +105,20 @@ impl Figures {
         self.0.contains_key(name)
     }
 
-    /// All of a name, with their labels.
+    /// All figures of a name, with their labels.
     pub fn all(&self, name: &str) -> &[(Labels, f64)] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The sum of all of a name; 0 if there are none.
+    /// The sum of all figures of a name; 0 if there are none.
     pub fn sum(&self, name: &str) -> f64 {
-        // The sum of no `f64`s is -0.0, which people would see.
+        // `Iterator::sum` of no `f64`s is -0.0, which would be printed.
         self.all(name)
             .iter()
             .fold(0.0, |sum, (_, value)| sum + value)
     }
 
-    /// Sums by the value of a label.
+    /// The sums of all figures of a name, by the value of a label.
     pub fn by(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
         let mut sums = BTreeMap::new();
         for (labels, value) in self.all(name) {
@@ -147,7 +148,7 @@ fn figure(line: &str) -> Option<(&str, Labels, f64)> {
     value.is_finite().then_some((name, labels, value))
 }
 
-/// A label's value up to its quotation mark, and what is behind that.
+/// A label's value up to its closing quotation mark, and the text after that.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

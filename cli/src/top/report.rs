@@ -1,4 +1,4 @@
-//! What happened between two samples.
+//! The differences between two samples.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use super::figures::{Figures, Sample, SlowCall};
 
-/// An interval. Rates are for each second; `null` where there is nothing to tell them from.
+/// What happened in an interval. Rates are per second. A share is `null` if nothing happened that could be shared.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub server: String,
     pub version: String,
     pub up_seconds: f64,
-    /// 0: there was one sample only, and all rates are 0.
+    /// 0 if there was only one sample. All rates are 0 then.
     pub interval_seconds: f64,
     pub calls_per_second: f64,
     /// Bytes read and written, by calls and by direct reads.
     pub bytes_per_second: f64,
     pub page_hit_share: Option<f64>,
     pub direct_reads_per_second: f64,
-    /// Of the reads that the server saw: one-sided reads pass it by.
+    /// The share of direct reads among those that the server saw. It does not see one-sided reads.
     pub direct_share: Option<f64>,
     pub direct_refusals_per_second: BTreeMap<String, f64>,
     pub connections: BTreeMap<String, f64>,
@@ -34,7 +34,7 @@ pub struct Report {
     pub slow_calls: Vec<SlowRow>,
 }
 
-/// Threads for what may block.
+/// A pool of threads for calls that may block.
 #[derive(Debug, Serialize)]
 pub struct PoolRow {
     pub pool: String,
@@ -43,7 +43,7 @@ pub struct PoolRow {
     pub waiting: f64,
 }
 
-/// A procedure, over all fabrics.
+/// A procedure of a program, over all fabrics.
 #[derive(Debug, Serialize)]
 pub struct ProcedureRow {
     pub program: String,
@@ -70,7 +70,7 @@ pub struct SlowRow {
     pub seconds_ago: f64,
 }
 
-/// Differences of figures.
+/// Computes rates from two sets of figures.
 struct Rates<'a> {
     before: Option<&'a Figures>,
     now: &'a Figures,
@@ -85,7 +85,7 @@ impl Rates<'_> {
         }
     }
 
-    /// Of all of a name together.
+    /// The rate of all figures of a name together.
     fn of(&self, name: &str) -> f64 {
         let before = self.before.map_or(0.0, |before| before.sum(name));
         self.rate(self.now.sum(name), before)
@@ -106,7 +106,7 @@ fn share(part: f64, rest: f64) -> Option<f64> {
 }
 
 impl Report {
-    /// From `before`, if there is one of the same life of the server, to `now`.
+    /// The report from `before` to `now`. A sample of another run of the server does not count as `before`.
     pub fn between(before: Option<&Sample>, now: &Sample, server: &str) -> Self {
         const STARTED: &str = "odafs_start_time_seconds";
         let started = now.figures.sum(STARTED);
@@ -176,10 +176,10 @@ fn pools(figures: &Figures) -> Vec<PoolRow> {
 /// Program and procedure.
 type Key = (String, String);
 
-/// The most buckets of a histogram; a server has 23. Further ones are left out: they are searched one by one.
+/// The most buckets of a histogram. A server has 23. Further ones are left out, because the search is linear.
 const BUCKETS_MAX: usize = 64;
 
-/// What is known of a procedure: calls, errors, and how many sampled calls took at most so many seconds.
+/// The figures of a procedure: calls, errors, and for each bound in seconds how many sampled calls took at most that.
 #[derive(Default)]
 struct Sums {
     calls: f64,
@@ -221,7 +221,7 @@ fn sums(figures: &Figures) -> BTreeMap<Key, Sums> {
     sums
 }
 
-/// Those that were called in the interval, the most called first.
+/// The procedures that were called in the interval, the most frequent ones first.
 fn procedures(rates: &Rates<'_>) -> Vec<ProcedureRow> {
     let before = rates.before.map(sums).unwrap_or_default();
     let nothing = Sums::default();
@@ -255,7 +255,7 @@ fn procedures(rates: &Rates<'_>) -> Vec<ProcedureRow> {
     rows
 }
 
-/// As Prometheus' `histogram_quantile` tells it: evenly spread within a bucket; above all bounds, the last bound.
+/// A quantile as Prometheus' `histogram_quantile` computes it: linear within a bucket, and the last bound above that.
 fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let mut buckets = buckets.to_vec();
     buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -277,7 +277,7 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     Some(low)
 }
 
-/// Those that called in the interval, the busiest first.
+/// The clients that called in the interval, the busiest ones first.
 fn clients(before: Option<&Sample>, now: &Sample, rates: &Rates<'_>) -> Vec<ClientRow> {
     let was = |name: &str| {
         let clients = before.map_or(&[][..], |before| &before.top.clients);

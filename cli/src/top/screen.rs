@@ -1,4 +1,4 @@
-//! The terminal: another screen than the user's, which comes back whatever ends the program.
+//! The terminal's alternate screen. The user's screen comes back however the program ends.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 
@@ -10,34 +10,34 @@ use tokio::sync::mpsc;
 
 use super::view::Look;
 
-/// The other screen, without a cursor.
+/// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-/// And back.
+/// Shows the cursor and switches back.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// The terminal while it is ours.
+/// The terminal while this program uses it.
 pub struct Screen {
-    /// How stdin was, if it is a terminal.
+    /// The earlier settings of stdin, if it is a terminal.
     before: Option<Termios>,
     bold: bool,
 }
 
 impl Screen {
-    /// Takes it over.
+    /// Takes over the terminal.
     pub fn open() -> Result<Self> {
         let stdin = io::stdin();
         let before = match stdin.is_terminal() {
             true => Some(tcgetattr(&stdin).context("cannot ask the terminal")?),
             false => None,
         };
-        // From here on its end gives the terminal back.
+        // From here on, dropping the screen restores the terminal.
         let screen = Self {
             before,
             bold: std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty()),
         };
         if let Some(before) = &screen.before {
             let mut keys = before.clone();
-            // Keys come one by one and unseen. Ctrl-Z and Ctrl-\ would leave the other screen on the terminal.
+            // Read keys one by one, without echo. Ctrl-Z and Ctrl-\ would leave the alternate screen on the terminal.
             keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
             keys.special_codes[SpecialCodeIndex::VSUSP] = 0;
             keys.special_codes[SpecialCodeIndex::VQUIT] = 0;
@@ -47,7 +47,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws lines in place of those before.
+    /// Draws lines over the earlier ones.
     pub fn draw(&self, lines: impl FnOnce(Look) -> Vec<String>) -> Result<()> {
         let (width, height) = size();
         let look = Look {
@@ -56,14 +56,14 @@ impl Screen {
             bold: self.bold,
         };
         let lines = lines(look);
-        // In one write, and without blanking first: nothing flickers.
+        // One write, without clearing the screen first, so that nothing flickers.
         put(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody to tell if the terminal is gone.
+        // If the terminal is gone, nobody can be told.
         let _ = put(LEAVE);
         if let Some(before) = &self.before {
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
@@ -78,14 +78,14 @@ fn put(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Columns and lines; those of an ordinary terminal where this one does not say.
+/// Columns and lines of the terminal, or 80 and 24 if it does not know them.
 fn size() -> (usize, usize) {
     let told = tcgetwinsize(io::stdout()).ok();
     let told = told.filter(|size| size.ws_col > 0 && size.ws_row > 0);
     told.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
 }
 
-/// The keys that are pressed, from a thread of their own; it ends with the program.
+/// The keys that the user presses. A thread reads them until the program ends.
 pub fn keys() -> mpsc::UnboundedReceiver<u8> {
     let (sender, keys) = mpsc::unbounded_channel();
     if !io::stdin().is_terminal() {
@@ -102,7 +102,7 @@ pub fn keys() -> mpsc::UnboundedReceiver<u8> {
     keys
 }
 
-/// None ever come.
+/// A channel on which no keys come.
 pub fn no_keys() -> mpsc::UnboundedReceiver<u8> {
     let (sender, keys) = mpsc::unbounded_channel();
     std::mem::forget(sender);

@@ -4,19 +4,19 @@ use odafs_bench::table::{self, count};
 
 use super::report::{ClientRow, PoolRow, ProcedureRow, Report, SlowRow};
 
-/// How lines are to look.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// Columns; longer lines are cut.
+    /// Number of columns. Longer lines are cut.
     pub width: usize,
-    /// Lines; further ones are left out.
+    /// Number of lines. Further ones are left out.
     pub height: usize,
-    /// Whether headings stand out.
+    /// Whether headings are bold.
     pub bold: bool,
 }
 
 impl Look {
-    /// For a file.
+    /// The format for a file.
     pub fn plain() -> Self {
         Self {
             width: 80,
@@ -26,12 +26,12 @@ impl Look {
     }
 }
 
-/// The most procedures, clients and slow calls on a screen that has more lines than that.
+/// The most procedures, clients and slow calls on a large screen.
 const ROWS: usize = 20;
-/// Lines of a table's rows that are shown on the smallest screen.
+/// The fewest rows of a table, on the smallest screen.
 const ROWS_MIN: usize = 3;
 
-/// What is seen of a server.
+/// The view of a server.
 pub fn lines(report: &Report, look: Look) -> Vec<String> {
     let mut lines = head(report);
     let tables = [
@@ -39,7 +39,7 @@ pub fn lines(report: &Report, look: Look) -> Vec<String> {
         clients(&report.clients),
         slow_calls(&report.slow_calls),
     ];
-    // The last table is that of what happens seldom: it has what the others leave over.
+    // The last table shows rare events. It gets the lines that the others leave.
     let mut left = look.height.saturating_sub(lines.len());
     for (at, mut table) in tables.into_iter().enumerate() {
         let others = (2 - at) * (ROWS_MIN + 2);
@@ -51,16 +51,16 @@ pub fn lines(report: &Report, look: Look) -> Vec<String> {
     finish(lines, look)
 }
 
-/// While the server does not answer.
+/// The view while the server does not answer.
 pub fn waiting(server: &str, why: &str, look: Look) -> Vec<String> {
     let mut lines = vec![Line::Heading(format!("waiting for {server}"))];
     lines.extend(wrapped(why, look.width).into_iter().map(Line::Text));
     lines.push(Line::Text(String::new()));
-    lines.push(Line::Text("q or Ctrl-C ends this".to_owned()));
+    lines.push(Line::Text("q or Ctrl-C quits".to_owned()));
     finish(lines, look)
 }
 
-/// A line, not yet cut.
+/// A line that is not yet cut.
 enum Line {
     Heading(String),
     Text(String),
@@ -74,7 +74,8 @@ fn finish(lines: Vec<Line>, look: Look) -> Vec<String> {
     lines.collect()
 }
 
-/// As much as there is room for. What the server says shall not steer the terminal, and each character takes one column.
+/// Cuts a text to a width. Characters from the server must not control the terminal, and each must take one column, so
+/// others become `?`.
 fn cut(text: &str, width: usize) -> String {
     let shown = |c: char| {
         if c == ' ' || c.is_ascii_graphic() {
@@ -141,7 +142,9 @@ fn head(report: &Report) -> Vec<Line> {
         Line::Text(queues(&report.pools, report.memory_waiting)),
     ];
     if report.interval_seconds == 0.0 {
-        lines.push(Line::Text("rates come with the second sample".to_owned()));
+        lines.push(Line::Text(
+            "the rates follow with the second sample".to_owned(),
+        ));
     }
     lines
 }
@@ -233,7 +236,7 @@ fn listed(
     }
 }
 
-/// How often a second.
+/// A rate per second.
 fn rate(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),

@@ -1,23 +1,23 @@
-//! Which frame holds which block: sets of sixteen frames, a cache line each, by tag.
+//! The index: which frame holds which block. It has sets of sixteen frames, a cache line each, searched by tag.
 //!
-//! Small, so that it stays in the processor's caches while pages run through them. Anyone may look; one at a time changes.
-//! What is found may hold another block: its label tells.
+//! The index is small, so that it stays in the processor's caches while pages run through them. Anyone may read it, and
+//! one thread at a time changes it. A frame that is found may hold another block; its label tells.
 
 use odafs_fabric::{
     memory::prefetch,
     sync::atomic::{AtomicU32, Ordering::*},
 };
 
-/// Frames of one set.
+/// Number of frames in a set.
 const WAYS: usize = 16;
-/// Frames of one set on average, when all are used: one block in 250 finds its set full then, were they spread by chance.
+/// Average number of frames in a set when all are used. With random hashes, one block in 250 then finds its set full.
 const LOAD: u32 = 10;
 
-/// Frames by the hashes of what they hold.
+/// Frames by the hashes of their blocks.
 #[derive(Debug)]
 pub struct Index {
     sets: Box<[Set]>,
-    /// Bits of an entry for a frame's number plus one, the low ones; the others are for the tag. 0 is no entry.
+    /// Number of low bits of an entry, for the number of a frame plus one. The other bits are the tag. 0 is no entry.
     frame_bits: u32,
 }
 
@@ -25,16 +25,16 @@ pub struct Index {
 #[repr(align(64))]
 struct Set([AtomicU32; WAYS]);
 
-/// What became of a frame that was to be entered.
+/// The result of entering a frame.
 pub enum Indexed {
-    /// It is found from now on.
+    /// The frame can be found from now on.
     Entered,
-    /// It is not: the set is full of these.
+    /// The frame was not entered, because its set is full of these.
     Crowded([u32; WAYS]),
 }
 
 impl Index {
-    /// An index of so many frames, fewer than 2^31.
+    /// An index for this many frames, fewer than 2^31.
     pub fn new(frames: u32) -> Self {
         Self {
             sets: (0..=frames / LOAD).map(|_| Set::default()).collect(),
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    /// Bytes that it takes for each frame.
+    /// Bytes of the index for each frame.
     pub const BYTES: usize = size_of::<[u32; WAYS]>().div_ceil(LOAD as usize);
 
     /// The frames that may hold a block with this hash.
@@ -51,7 +51,7 @@ impl Index {
         let tag = self.tag(hash);
         let entries = self.set(hash).0.iter();
         entries.filter_map(move |entry| {
-            // Of this tag and not empty: nothing is left but a number and one.
+            // The entry has the tag and is not empty, so what remains is the number plus one.
             let rest = entry.load(Acquire) ^ tag;
             (rest != 0 && rest >> self.frame_bits == 0).then(|| rest - 1)
         })
@@ -70,7 +70,7 @@ impl Index {
         Indexed::Entered
     }
 
-    /// Takes a frame out.
+    /// Removes a frame.
     pub fn remove(&self, hash: u64, frame: u32) {
         let wanted = self.tag(hash) | (frame + 1);
         let mut entries = self.set(hash).0.iter();
@@ -79,7 +79,7 @@ impl Index {
         }
     }
 
-    /// Fetches ahead what a block with this hash is entered in.
+    /// Prefetches the set of a block with this hash.
     pub fn prefetch(&self, hash: u64) {
         prefetch(self.set(hash));
     }
@@ -90,7 +90,7 @@ impl Index {
         &self.sets[(((hash >> 32) * sets) >> 32) as usize]
     }
 
-    /// The hash's tag, in its place in an entry.
+    /// The tag of the hash, at its place in an entry.
     #[inline]
     fn tag(&self, hash: u64) -> u32 {
         (hash as u32) << self.frame_bits

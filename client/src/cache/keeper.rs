@@ -1,4 +1,4 @@
-//! Which frames are used for what: all that changes the cache, behind one lock.
+//! The use of the frames. Everything that changes the cache is behind one lock.
 
 use super::{
     Block,
@@ -8,7 +8,7 @@ use super::{
 use odafs_fabric::memory::{Frames, Label};
 use std::io;
 
-/// The memory of a cache: frames, and which block is in which.
+/// The memory of a cache: its frames, and the index of their blocks.
 pub struct Core {
     pub frames: Frames,
     index: Index,
@@ -17,40 +17,40 @@ pub struct Core {
 /// A block that was found in a frame.
 pub struct Found {
     pub frame: u32,
-    /// What was loaded of the frame since is the block's, if its stamp still validates this.
+    /// The frame's stamp. If it still validates after loads from the frame, they were of the block.
     pub epoch: odafs_common::reference::Epoch,
-    /// Generation of its file when it was filled.
+    /// Generation of the file when the frame was filled.
     pub generation: u64,
-    /// Valid bytes.
+    /// Number of valid bytes.
     pub length: usize,
 }
 
 /// What the frames are used for.
 #[derive(Debug, Default)]
 pub struct Keeper {
-    /// Frames that may be used.
+    /// Number of frames that may be used.
     limit: u32,
-    /// Frames from here on have no memory.
+    /// Frames from this one on have no memory.
     fresh: u32,
-    /// As many more may be given memory for now; `None`: up to the limit.
+    /// Number of further frames that may get memory for now. `None`: up to the limit.
     allowance: Option<u32>,
-    /// So many were not to be had, when somebody last asked for more than there were.
+    /// Number of frames that the last unsuccessful caller asked for.
     refused: usize,
-    /// Frames before that hold nothing.
+    /// Frames before that one that hold nothing.
     free: Vec<u32>,
     /// Frames that are being filled.
     lent: Vec<u32>,
     /// Frames that hold a block.
     held: u32,
-    /// Which block goes when its frame is needed.
+    /// The order in which blocks are evicted.
     order: Order,
 }
 
-/// Bits of a label's second word for the valid bytes.
+/// Number of bits for the valid bytes in the second word of a label.
 const LENGTH_BITS: u32 = 13;
 
 impl Core {
-    /// Room for so many frames.
+    /// Room for this many frames.
     pub fn new(frames: u32) -> io::Result<Self> {
         Ok(Self {
             frames: Frames::reserve(frames)?,
@@ -61,14 +61,14 @@ impl Core {
     /// Bytes of memory for each frame.
     pub const BYTES: usize = Frames::BYTES + Index::BYTES;
 
-    /// The frame that holds a block, of whatever generation.
+    /// The frame that holds a block, of any generation.
     #[inline]
     pub fn find(&self, block: Block) -> Option<Found> {
         let mut frames = self.index.find(block.hash());
         frames.find_map(|frame| self.holds(frame, block))
     }
 
-    /// Fetches ahead the frame that may hold a block.
+    /// Prefetches the frame that may hold a block.
     #[inline]
     pub fn prefetch(&self, block: Block) {
         if let Some(frame) = self.index.find(block.hash()).next() {
@@ -125,32 +125,32 @@ impl Keeper {
         }
     }
 
-    /// Frames that hold a block.
+    /// Number of frames that hold a block.
     pub fn held(&self) -> u32 {
         self.held
     }
 
-    /// Frames that have memory: the first so many.
+    /// Number of frames that have memory. They are the first ones.
     pub fn with_memory(&self) -> u32 {
         self.fresh
     }
 
-    /// As many more frames may be given memory for now; `None`: up to the limit.
+    /// Sets how many more frames may get memory for now. `None`: up to the limit.
     pub fn allow(&mut self, allowance: Option<u32>) {
         self.allowance = allowance;
     }
 
-    /// Somebody was refused so many.
+    /// A caller that wanted this many frames was refused.
     pub fn refuse(&mut self, frames: usize) {
         self.refused = frames;
     }
 
-    /// How many somebody was refused last.
+    /// How many frames the last refused caller wanted.
     pub fn refused(&self) -> usize {
         self.refused
     }
 
-    /// Are so many frames not to be had until more may be given memory?
+    /// Whether a caller that wants this many frames is refused until more may get memory.
     pub fn is_starved(&self, frames: usize) -> bool {
         self.allowance.is_some_and(|left| {
             let grows_on = left < self.limit.saturating_sub(self.fresh);
@@ -158,7 +158,7 @@ impl Keeper {
         })
     }
 
-    /// Lends a frame to be filled, if there is one to be had. Nothing is evicted while there is more memory to come.
+    /// Lends a frame to fill, if there is one. Nothing is evicted while more memory may still be taken.
     pub fn lend(&mut self, core: &Core) -> Option<u32> {
         let frame = match self.free.pop() {
             Some(frame) => frame,
@@ -175,20 +175,20 @@ impl Keeper {
         Some(frame)
     }
 
-    /// Takes a frame back that nothing was kept in.
+    /// Takes back a frame in which nothing was kept.
     pub fn take_back(&mut self, core: &Core, frame: u32) {
         self.lent.retain(|lent| *lent != frame);
         self.free.push(frame);
         self.trim(core);
     }
 
-    /// Are there more frames than may be?
+    /// Whether there are more frames than allowed.
     pub fn is_beyond_limit(&self) -> bool {
         self.fresh > self.limit
     }
 
-    /// Publishes a block in a frame that was lent and is filled. True if an eighth more memory would have kept
-    /// it since the last time.
+    /// Publishes a block in a borrowed frame that has been filled. Returns true if an eighth more memory would have
+    /// kept the block since the last time.
     pub fn publish(
         &mut self,
         core: &Core,
@@ -216,12 +216,12 @@ impl Keeper {
         }
     }
 
-    /// Grows or shrinks what may be used; memory beyond it is given back.
+    /// Sets the limit. Memory beyond it is given back.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
     }
 
-    /// Gives back the frames beyond the limit, but for those before one that is being filled.
+    /// Gives back the frames beyond the limit, except those before one that is being filled.
     pub fn trim(&mut self, core: &Core) {
         let before = self.fresh;
         while self.fresh > self.limit && !self.lent.contains(&(self.fresh - 1)) {
@@ -237,15 +237,15 @@ impl Keeper {
         }
     }
 
-    /// Fetches ahead what the next eviction looks at, and where the page that follows is filled: all of that is far apart, and
-    /// the thread goes for the next page meanwhile.
+    /// Prefetches what the next eviction looks at, and where the following page will be filled. All of that is far
+    /// apart, and meanwhile the thread fetches the next page.
     pub fn prefetch(&self, core: &Core) {
         if self.fresh < self.limit || !self.free.is_empty() {
             return;
         }
         let [next, second] = self.order.next(self.limit);
         if let Some(frame) = next {
-            // Its label was fetched when it was second.
+            // Its label was prefetched when it was second.
             let hash = core.hash(frame);
             core.index.prefetch(hash);
             self.order.prefetch(hash);
@@ -268,7 +268,7 @@ impl Keeper {
         self.free.push(frame);
     }
 
-    /// Takes what a frame holds from its readers.
+    /// Takes a frame's content away from readers.
     fn close(&mut self, core: &Core, frame: u32) {
         let hash = core.hash(frame);
         core.frames.unpublish(frame);

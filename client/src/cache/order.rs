@@ -1,4 +1,4 @@
-//! Which page goes when memory is needed for another: S3-FIFO (Yang et al., SOSP 2023), with pages that are new left uncounted.
+//! The order of eviction: S3-FIFO (Yang et al., SOSP 2023), which here does not count uses of new pages.
 //!
 //! ```text
 //!            new -> small --- not used --> gone, remembered for a while
@@ -9,39 +9,40 @@
 //!                     +-- not used --> gone
 //! ```
 //!
-//! What is read once passes through a tenth of the memory and leaves the rest alone. A page that is read again soon after it
-//! went comes to the main queue if that has room, or one that was not used since it was looked at last. A hit only counts a use, up to
-//! [`USES_MAX`], and only of a page that is no longer new ([`newness`]): small reads that follow each other in one page are one
-//! use of it. How it compares is printed by the test `contest`, and stands in docs/FIGURES.md.
+//! Pages that are read once pass through a tenth of the memory and leave the rest alone. A page that is read again soon
+//! after its eviction enters the main queue if that has room, or has a page that was not used since the last look at
+//! it. A hit only counts a use, up to [`USES_MAX`], and only of a page that is no longer new ([`newness`]): several
+//! small reads in one page are one use of it. The test `contest` compares the order with others, and docs/FIGURES.md
+//! has its results.
 
 use odafs_fabric::memory::prefetch;
 
-/// Uses of a page that are told apart; in the small queue so many take it to the main one.
+/// The most uses of a page that are counted. In the small queue, this many take a page to the main one.
 pub const USES_MAX: u64 = 2;
-/// One part in so many of the memory is the small queue's.
+/// The small queue has one part in this many of the memory.
 const SMALL: u32 = 10;
-/// Parts of ten of the memory: so many pages that are gone are remembered.
+/// How many evicted pages are remembered, in tenths of the number of pages in memory.
 const REMEMBERED: u32 = 9;
-/// One part in so many: a page is new until so many others came.
+/// A page is new until this part of the memory's pages came after it.
 const NEW: u32 = 64;
-/// One part in so many of the memory, as much more of which would have kept a page: its return is told.
+/// The part of the memory by which it would have to grow to keep a page. The return of such a page is reported.
 const LATE: u32 = 8;
-/// Used pages of the main queue that a page which returns may find, until it counts as new.
+/// How many used pages of the main queue a returning page may pass before it counts as new.
 const CHALLENGED: u32 = 3;
-/// Used pages that are passed over for one eviction, at most: a lock is held meanwhile.
+/// The most used pages that one eviction passes over, because it holds a lock.
 const PASSED_MAX: u32 = 256;
 
-/// What an order is of: numbered places for pages.
+/// What an order keeps: numbered places for pages.
 pub trait Places {
-    /// Uses counted of the page in a place.
+    /// The counted uses of the page in a place.
     fn uses(&self, place: u32) -> u64;
-    /// Makes it so many.
+    /// Sets the counted uses.
     fn set_uses(&self, place: u32, uses: u64);
     /// The hash of the page in a place.
     fn hash(&self, place: u32) -> u64;
 }
 
-/// The pages of a cache in the order in which they go.
+/// The pages of a cache in the order of their eviction.
 #[derive(Debug, Default)]
 pub struct Order {
     links: Vec<Link>,
@@ -50,7 +51,7 @@ pub struct Order {
     gone: Gone,
 }
 
-/// A place's neighbours in its queue, plus one; 0 for none.
+/// The neighbours of a place in its queue, plus one. 0 for none.
 #[derive(Debug, Default, Clone, Copy)]
 struct Link {
     before: u32,
@@ -58,7 +59,7 @@ struct Link {
     in_main: bool,
 }
 
-/// The ends of a queue, plus one; pages come last and go first.
+/// The ends of a queue, plus one. Pages enter last and leave first.
 #[derive(Debug, Default)]
 struct Queue {
     first: u32,
@@ -66,14 +67,14 @@ struct Queue {
     length: u32,
 }
 
-/// A page is new until so many others came, in a cache for so many.
+/// In a cache for this many pages, a page is new until this many others came.
 pub fn newness(capacity: u32) -> u64 {
     u64::from(capacity / NEW)
 }
 
 impl Order {
-    /// A page came into a place that had none, in a cache for so many. True if it went of late: an eighth more memory would
-    /// have kept it.
+    /// A page came into an empty place, in a cache for this many. Returns true if it was evicted lately, so that an
+    /// eighth more memory would have kept it.
     pub fn insert(&mut self, place: u32, hash: u64, places: &impl Places, capacity: u32) -> bool {
         let age = self.gone.take(hash);
         let returns = age.is_some_and(|age| age < capacity / 10 * REMEMBERED + 1);
@@ -82,8 +83,9 @@ impl Order {
         age.is_some_and(|age| age <= capacity / LATE)
     }
 
-    /// Is there a page in the main queue to give way to one that returns? Those that were used since they were looked at last
-    /// do not, but have a use less: a loop that is a little longer than the memory would else take all from each other.
+    /// Whether the main queue has a page that gives way to a returning one. Pages that were used since the last look at
+    /// them do not, but lose a use. Otherwise the pages of a loop slightly longer than the memory would all evict each
+    /// other.
     fn main_gives_way(&mut self, places: &impl Places, capacity: u32) -> bool {
         if self.main.length < capacity - capacity / SMALL {
             return true;
@@ -103,7 +105,7 @@ impl Order {
         false
     }
 
-    /// A page is taken from its place.
+    /// A page is removed from its place.
     pub fn remove(&mut self, place: u32) {
         let Link {
             before,
@@ -126,7 +128,8 @@ impl Order {
         queue.length -= 1;
     }
 
-    /// The page that goes next, in a cache for so many; it is gone from here, and remembered if it was never of use.
+    /// Chooses the next page to evict, in a cache for this many, and removes it. The page is remembered if it was never
+    /// used.
     pub fn evict(&mut self, places: &impl Places, capacity: u32) -> Option<u32> {
         for passed in 0.. {
             let from_small = self.evicts_from_small(capacity);
@@ -155,7 +158,7 @@ impl Order {
         None
     }
 
-    /// The two pages that are looked at first when one must go, in a cache for so many.
+    /// The two pages that the next eviction looks at first, in a cache for this many.
     pub fn next(&self, capacity: u32) -> [Option<u32>; 2] {
         let queue = match self.evicts_from_small(capacity) {
             true => &self.small,
@@ -168,7 +171,7 @@ impl Order {
         ]
     }
 
-    /// Fetches ahead what is remembered of a page that may go or come.
+    /// Prefetches what is remembered of a page that may be evicted or added.
     pub fn prefetch(&self, hash: u64) {
         if let Some(set) = self.gone.sets.get(self.gone.at(hash)) {
             prefetch(set);
@@ -203,7 +206,7 @@ impl Order {
     }
 }
 
-/// Pages that are gone, by tag and the time when they went: sets of four, of which the oldest gives way.
+/// Evicted pages, by tag and time of eviction: sets of four, whose oldest page gives way.
 #[derive(Debug, Default)]
 struct Gone {
     sets: Vec<[(u32, u32); 4]>,
@@ -214,7 +217,7 @@ impl Gone {
     fn note(&mut self, hash: u64, capacity: u32) {
         let sets = capacity as usize / 4 + 1;
         if self.sets.len() < sets {
-            // What was remembered is not, once in the life of a cache or when its limit grows.
+            // Forgets all evicted pages. This happens once in the life of a cache and when its limit grows.
             self.sets = vec![[(0, 0); 4]; sets];
         }
         self.now = self.now.wrapping_add(1);
@@ -228,7 +231,7 @@ impl Gone {
         }
     }
 
-    /// How many others went since this page did, if that is known. It is forgotten.
+    /// How many others were evicted since this page was, if that is known. The page is forgotten.
     fn take(&mut self, hash: u64) -> Option<u32> {
         let now = self.now;
         let mut set = self.set(hash).iter_mut();

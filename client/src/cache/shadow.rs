@@ -1,9 +1,9 @@
-//! A cache of names alone, in the order of the data cache: what would be a hit, were all pages kept.
+//! A cache of names alone, in the order of the data cache. It shows what would be a hit if all pages were kept.
 
 use super::order::{Order, Places, USES_MAX, newness};
 use std::{cell::Cell, collections::HashMap};
 
-/// Names of pages, evenly spread 64-bit numbers: as many as a cache would have pages.
+/// Names of pages, which are evenly spread 64-bit numbers. There are as many as a cache would have pages.
 #[derive(Debug)]
 pub struct Shadow {
     names: Names,
@@ -25,7 +25,7 @@ struct Name {
 }
 
 impl Shadow {
-    /// Room for so many names.
+    /// Room for this many names.
     pub fn new(capacity: u32) -> Self {
         Self {
             names: Names::default(),
@@ -37,7 +37,7 @@ impl Shadow {
         }
     }
 
-    /// A page is read, and comes if it is not there. Whether it is.
+    /// A page is read, and added if it is missing. Returns whether it was there.
     pub fn read(&mut self, name: u64) -> bool {
         if let Some(place) = self.places.get(&name) {
             let held = &self.names.0[*place as usize];
@@ -54,12 +54,12 @@ impl Shadow {
         false
     }
 
-    /// Whether one more page would take the place of another.
+    /// Whether one more page would replace another.
     pub fn is_full(&self) -> bool {
         self.places.len() as u32 >= self.capacity
     }
 
-    /// Makes it room for so many.
+    /// Sets the number of names.
     pub fn set_capacity(&mut self, capacity: u32) {
         self.capacity = capacity;
         self.shrink(capacity);

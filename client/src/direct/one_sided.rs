@@ -1,4 +1,4 @@
-//! One-sided reads by RDMA Reads: what is posted for one, and when it is over.
+//! One-sided reads by RDMA Reads: what each posts, and when it ends.
 
 use super::{Alone, DEPTH, DirectPair, FinishedRead, LINE, NotPosted, Place, READS, Slot, UNIT};
 use crate::transport::Broken;
@@ -12,13 +12,13 @@ use odafs_fabric::{
     Local, MARKS_BYTES, PostError, Posted, Remote, Sink, SteeringTag, clock::Nanos,
 };
 
-/// Bytes that may be read without being wanted for the sake of a stamp behind them: where the stamp alone would take a round
-/// trip, and where it would take an RDMA Read.
+/// The most unwanted bytes to read for the sake of the stamp behind them: if the stamp alone would take a round trip,
+/// and if it would take an RDMA Read.
 const SPARES_ROUND_TRIP: u32 = 16 << 10;
 const SPARES_READ: u32 = 1 << 10;
 
 impl DirectPair {
-    /// Reads from `within` the page on as much as `into` takes, one-sided, with nothing else in flight.
+    /// Reads the page from `within` on into `into`, one-sided, with nothing else in flight.
     pub fn read_one_sided_alone(
         &mut self,
         reference: &Reference,
@@ -42,9 +42,10 @@ impl DirectPair {
         }
     }
 
-    /// Posts RDMA Reads of `length` bytes from `within` the page on and of the page's stamp, so that the stamp is from after
-    /// the data: by one RDMA Read, if the stamp lies behind the page and both ends say that they see memory from front to
-    /// back; else with a second one, at once if they see memory in the order of the posts, or when the data is there.
+    /// Posts RDMA Reads of `length` bytes of the page, from `within` on, and of the page's stamp, so that the stamp is
+    /// read after the data. If the stamp lies behind the page and both ends say that they see memory from front to
+    /// back, that is one RDMA Read. Otherwise there is a second one: at once if they see memory in the order of the
+    /// posts, or else when the data is there.
     pub fn post_one_sided(
         &mut self,
         reference: &Reference,
@@ -113,7 +114,7 @@ impl DirectPair {
         Ok(())
     }
 
-    /// From where in a page on it is read with its stamp by one RDMA Read, if that can be done and pays.
+    /// Where in a page an RDMA Read begins that also brings the stamp, if one can do that and it pays.
     fn read_with_stamp_from(&self, order: ReadOrder, within: u32, length: u32) -> Option<u32> {
         let unwanted_max = match order {
             ReadOrder::Fence => return None,
@@ -174,7 +175,7 @@ impl DirectPair {
         Ok(posted)
     }
 
-    /// One of the RDMA Reads with this id is over.
+    /// One of the RDMA Reads with this id has ended.
     pub(super) fn read_done(&mut self, id: u64) -> Option<FinishedRead> {
         let slot = id as usize % DEPTH;
         let Slot::Reading {
@@ -193,7 +194,7 @@ impl DirectPair {
         *left = left.saturating_sub(1);
         match (*left, part, stamp) {
             (0, Some(_), Some(_)) => {
-                // It may be due already, having found no room.
+                // The stamp may be due already, if there was no room for it before.
                 if !self.due.contains(&slot) {
                     self.due.push_back(slot);
                 }
@@ -204,7 +205,7 @@ impl DirectPair {
         }
     }
 
-    /// Data and stamp are there: does the stamp say that the data is the page's?
+    /// Data and stamp are there. Checks whether the stamp says that the data is the page's.
     pub(super) fn read_over(&mut self, slot: usize) -> Option<FinishedRead> {
         let Slot::Reading {
             part,
@@ -219,7 +220,7 @@ impl DirectPair {
         };
         self.slots[slot] = Slot::Free;
         if !self.due.is_empty() {
-            // Of a read that nobody wants any more.
+            // The read belongs to nobody any more.
             self.due.retain(|due| *due != slot);
         }
         let part = part?;

@@ -1,12 +1,13 @@
-//! Whether references are worth asking for while others would have to go for them.
+//! Whether to ask for references that would evict others.
 
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Of so many reads of chunks that went one asks for references, while there is no room. Where more is read than fits, hits
-/// depend on what is there, hardly on how often it is exchanged, and each exchange costs half of a call on one host.
+/// While there is no room, one of this many reads of evicted chunks asks for references. If more is read than fits,
+/// hits depend on what is in the directory, hardly on how often it is exchanged, and each exchange costs half of a call
+/// on one host.
 const ASKS_ONE_IN: u32 = 8;
 
-/// Is the directory full, and how many reads have not asked since one did?
+/// Whether the directory is full, and how many reads have not asked since the last one did.
 #[derive(Debug, Default)]
 pub struct Crowded {
     full: AtomicBool,
@@ -14,14 +15,14 @@ pub struct Crowded {
 }
 
 impl Crowded {
-    /// Whether another chunk would take one from others.
+    /// Whether another chunk would take the place of one that others use.
     pub fn set_full(&self, full: bool) {
         if self.full.load(Relaxed) != full {
             self.full.store(full, Relaxed);
         }
     }
 
-    /// Is a read to ask for references, whose chunk was evicted?
+    /// Whether a read whose chunk was evicted shall ask for references.
     pub fn asks(&self) -> bool {
         !self.full.load(Relaxed)
             || self

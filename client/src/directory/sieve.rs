@@ -1,27 +1,27 @@
-//! Which chunk goes: SIEVE's list and hand.
+//! SIEVE's list and hand, which choose the chunk to evict.
 
 use super::Tree;
 use odafs_fabric::sync::Weak;
 
-/// Whose a chunk is.
+/// The owner of a chunk.
 #[derive(Debug)]
 pub struct Owner {
-    /// Whose references it holds; gone where the file is closed.
+    /// The owner of the references. Gone if the file is closed.
     pub tree: Weak<Tree>,
-    /// Which chunk of the file.
+    /// Index of the chunk in the file.
     pub chunk: u32,
-    /// References in it.
+    /// Number of references in the chunk.
     pub held: u32,
     older: u32,
     newer: u32,
 }
 
-/// Chunks in the order of their coming, by their owners' links, and where the hand is.
+/// The chunks in the order in which they came, linked through their owners, and the position of the hand.
 #[derive(Debug)]
 pub struct Sieve {
     oldest: u32,
     newest: u32,
-    /// What it looks at next; [`END`]: the oldest.
+    /// The chunk that the hand looks at next. [`END`]: the oldest.
     hand: u32,
 }
 
@@ -29,7 +29,7 @@ pub struct Sieve {
 const END: u32 = u32::MAX;
 
 impl Sieve {
-    /// A chunk comes, as the newest.
+    /// Adds a chunk as the newest.
     pub fn comes(&mut self, owners: &mut [Owner], number: u32) {
         let before = std::mem::replace(&mut self.newest, number);
         owners[number as usize].older = before;
@@ -40,7 +40,7 @@ impl Sieve {
         }
     }
 
-    /// A chunk goes.
+    /// Removes a chunk.
     pub fn goes(&mut self, owners: &mut [Owner], number: u32) {
         let Owner { older, newer, .. } = owners[number as usize];
         match older {

@@ -1,4 +1,5 @@
-//! Between what the wire says (RFC 1813) and the types of this library. No other part of the client knows both.
+//! Conversions between the types of the wire (RFC 1813) and those of this library. No other module of the client knows
+//! both.
 
 use crate::{
     error::Status,
@@ -14,7 +15,7 @@ use odafs_common::wire::nfs3::{
 use std::time::{Duration, SystemTime};
 
 impl Handle {
-    /// As the wire carries it.
+    /// The form on the wire.
     pub(super) fn wire(&self) -> FileHandle<'_> {
         FileHandle(self.as_bytes())
     }
@@ -83,7 +84,7 @@ fn duration(from: nfs3::Time) -> Duration {
     Duration::new(from.seconds.into(), from.nanoseconds.min(999_999_999))
 }
 
-/// The protocol's seconds begin in 1970 and end in 2106: what lies outside becomes the nearest of these.
+/// The protocol's seconds range from 1970 to 2106. Times outside become the nearest of these.
 pub(super) fn on_wire(time: SystemTime) -> nfs3::Time {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -126,7 +127,7 @@ impl From<&Create> for CreateHow {
     }
 }
 
-/// What MKNOD is asked to make.
+/// The arguments of MKNOD.
 pub(super) fn make_node(node: Node, attributes: &Changes) -> MakeNode {
     let attributes = attributes.into();
     match node {

@@ -1,4 +1,5 @@
-//! The protocols as a client speaks them; all of the client that knows `wire::nfs3`. Here plain NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
+//! The protocols as a client speaks them, and the only part of the client that knows `wire::nfs3`. This module is plain
+//! NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
 
 mod convert;
 pub mod mount;
@@ -39,7 +40,7 @@ const fn procedure(name: &'static str, which: P, idempotent: bool) -> Procedure 
 
 const NULL: Procedure = procedure("NULL", P::Null, true);
 const GETATTR: Procedure = procedure("GETATTR", P::GetAttributes, true);
-// Setting attributes to values twice is setting them once; only a guard tells.
+// Setting attributes is idempotent, except with a guard.
 const SETATTR: Procedure = procedure("SETATTR", P::SetAttributes, true);
 const SETATTR_GUARDED: Procedure = procedure("SETATTR", P::SetAttributes, false);
 const LOOKUP: Procedure = procedure("LOOKUP", P::Lookup, true);
@@ -65,7 +66,7 @@ const READDIRPLUS: Procedure = Procedure {
     asks: Asks::count(LISTING_BYTES),
     ..procedure("READDIRPLUS", P::ReadDirPlus, true)
 };
-/// Bytes of one piece of a listing, attributes included.
+/// Length in bytes of one part of a listing, including attributes.
 const LISTING_BYTES: u32 = 32 << 10;
 const FSSTAT: Procedure = procedure("FSSTAT", P::FsStat, true);
 const FSINFO: Procedure = procedure("FSINFO", P::FsInfo, true);
@@ -76,7 +77,7 @@ pub const COMMIT: Procedure = procedure("COMMIT", P::Commit, true);
 /// Why an NFS call failed.
 #[derive(Debug, Clone)]
 pub enum NfsError {
-    /// The server refused it.
+    /// The server refused the operation.
     Status(Status),
     /// The call failed.
     Call(CallError),
@@ -103,30 +104,30 @@ impl From<nfs3::Status> for NfsError {
 /// NFS calls to one server.
 #[derive(Clone, Copy)]
 pub struct Nfs<'a> {
-    /// What makes the calls.
+    /// Makes the calls.
     pub calls: &'a Calls,
-    /// Whether calls that may not be repeated are.
+    /// Decides whether non-idempotent calls are repeated.
     pub repeat: &'a dyn Repeat,
 }
 
 /// Entries of a directory.
 pub struct Listing {
-    /// In the server's order, each with the cookie behind it.
+    /// The entries in the server's order, each with its cookie.
     pub entries: Vec<DirEntry>,
-    /// There are no more.
+    /// Whether this is the end of the listing.
     pub eof: bool,
 }
 
-/// What COMMIT brought.
+/// The result of COMMIT.
 pub struct Committed {
-    /// What it did to the file.
+    /// The changes to the file.
     pub changed: Changed,
-    /// Another one than a write was answered with says that the server may have lost that.
+    /// If this differs from the verifier of a write's reply, the server may have lost that write.
     pub verifier: [u8; 8],
 }
 
 impl Nfs<'_> {
-    /// One call; a server that asks to try later is asked again (JUKEBOX, RFC 1813 section 2.6).
+    /// Makes one call. If the server asks the client to try later, it repeats the call (JUKEBOX, RFC 1813 section 2.6).
     fn ask<T>(
         &self,
         procedure: &Procedure,
@@ -147,12 +148,12 @@ impl Nfs<'_> {
         }
     }
 
-    /// Does nothing.
+    /// NULL.
     pub fn null(&self) -> Result<(), CallError> {
         self.calls.call(&NULL, &(), self.repeat, |_| Ok(()))
     }
 
-    /// What is known about a file.
+    /// The attributes of a file.
     pub fn attributes(&self, file: &Handle) -> Result<Attributes, NfsError> {
         self.ask(&GETATTR, &file.wire(), |r| {
             Ok(nfs3::GetAttributesResult::decode(r)?
@@ -161,7 +162,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Changes attributes; with a guard only if the `ctime` is that.
+    /// Changes attributes. With a guard, only if the file still has that `ctime`.
     pub fn set_attributes(
         &self,
         file: &Handle,
@@ -181,7 +182,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// A name in a directory.
+    /// Looks up a name in a directory.
     pub fn lookup(&self, directory: &Handle, name: &[u8]) -> Result<Entry, NfsError> {
         let arguments = DirectoryName {
             directory: directory.wire(),
@@ -217,7 +218,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     pub fn read_link(&self, link: &Handle) -> Result<Vec<u8>, NfsError> {
         self.ask(&READLINK, &link.wire(), |r| {
             Ok(match nfs3::ReadLinkResult::decode(r)? {
@@ -227,7 +228,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Makes a file.
+    /// Creates a file.
     pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
@@ -237,7 +238,7 @@ impl Nfs<'_> {
         self.make(&CREATE, &nfs3::CreateArgs { place, how }, place)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn make_directory(
         &self,
         directory: &Handle,
@@ -255,7 +256,7 @@ impl Nfs<'_> {
         self.make(&MKDIR, &arguments, place)
     }
 
-    /// Makes a device, a socket or a named pipe.
+    /// Creates a device, a socket or a named pipe.
     pub fn make_node(
         &self,
         directory: &Handle,
@@ -271,7 +272,7 @@ impl Nfs<'_> {
         self.make(&MKNOD, &nfs3::MakeNodeArgs { place, what }, place)
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub fn symlink(
         &self,
         directory: &Handle,
@@ -317,7 +318,7 @@ impl Nfs<'_> {
         }
     }
 
-    /// Removes a name, of a file or of an empty directory.
+    /// Removes the name of a file or of an empty directory.
     pub fn remove(&self, directory: &Handle, name: &[u8], what: Removed) -> Result<(), NfsError> {
         let arguments = DirectoryName {
             directory: directory.wire(),
@@ -334,7 +335,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Gives a file another name.
+    /// Renames a file.
     pub fn rename(&self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) -> Result<(), NfsError> {
         let arguments = nfs3::RenameArgs {
             from: DirectoryName {
@@ -353,7 +354,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Gives a file a further name.
+    /// Adds a name to a file (a hard link).
     pub fn link(&self, file: &Handle, directory: &Handle, name: &[u8]) -> Result<(), NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
@@ -368,7 +369,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Entries of a directory behind a cookie; with attributes and handles if `plus` says so.
+    /// Lists the entries of a directory after a cookie, with attributes and handles if `plus` is set.
     pub fn list(&self, directory: &Handle, from: Cookie, plus: bool) -> Result<Listing, NfsError> {
         let directory = directory.wire();
         let Cookie {
@@ -421,7 +422,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Room on the file system.
+    /// The space on the file system.
     pub fn space(&self, root: &Handle) -> Result<Space, NfsError> {
         self.ask(&FSSTAT, &root.wire(), |r| {
             Ok(nfs3::FsStatResult::decode(r)?
@@ -430,7 +431,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// What the server can do.
+    /// The server's capabilities and preferences.
     pub fn limits(&self, root: &Handle) -> Result<FsInfo, NfsError> {
         self.ask(&FSINFO, &root.wire(), |r| {
             Ok(nfs3::FsInfoResult::decode(r)?
@@ -439,7 +440,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Limits of a file or directory.
+    /// The limits of a file or directory.
     pub fn path_configuration(&self, file: &Handle) -> Result<PathConf, NfsError> {
         self.ask(&PATHCONF, &file.wire(), |r| {
             Ok(nfs3::PathConfResult::decode(r)?
@@ -448,7 +449,7 @@ impl Nfs<'_> {
         })
     }
 
-    /// Brings what was written to stable storage.
+    /// Brings written data to stable storage.
     pub fn commit(&self, file: &Handle) -> Result<Committed, NfsError> {
         let arguments = nfs3::CommitArgs {
             file: file.wire(),
@@ -466,7 +467,7 @@ impl Nfs<'_> {
     }
 }
 
-/// What [`Nfs::remove`] takes away.
+/// What [`Nfs::remove`] removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removed {
     /// REMOVE
@@ -475,7 +476,7 @@ pub enum Removed {
     Directory,
 }
 
-/// An entry by its name alone. The verifier goes with its cookie.
+/// An entry by its name alone, with the verifier of its cookie.
 fn named(entry: &nfs3::Entry<'_>, verifier: [u8; 8]) -> DirEntry {
     DirEntry {
         name: OsString::from_vec(entry.name.to_vec()),

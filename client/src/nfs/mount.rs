@@ -34,17 +34,18 @@ const GETPORT: Procedure = Procedure {
 };
 const PORTMAPPER: u16 = 111;
 
-/// An export that was mounted.
+/// A mounted export.
 #[derive(Debug)]
 pub struct Mounted {
-    /// The export's name, as sessions are opened for it.
+    /// The name of the export, under which sessions are opened.
     pub export: Vec<u8>,
-    /// Its root.
+    /// The handle of its root.
     pub root: Handle,
 }
 
-/// Mounts the export that holds the URL's path, by its longest name that does. A server whose MOUNT is not where its
-/// files are is asked over TCP: at the port that the URL names, or at the one that its port mapper knows.
+/// Mounts the export that contains the URL's path, the one with the longest name if there are several. If MOUNT is not on
+/// the port of the files, it is called over TCP: on the port that the URL names, or on the one that the server's port
+/// mapper knows.
 pub fn mount(calls: &Calls, url: &Url, options: &Options) -> Result<Mounted, ConnectError> {
     let path = &url.path;
     let exports = match url.mount_port {
@@ -56,12 +57,12 @@ pub fn mount(calls: &Calls, url: &Url, options: &Options) -> Result<Mounted, Con
     };
     match exports {
         Ok(exports) => mount_one_of(calls, path, &exports),
-        // A server whose MOUNT has a port of its own: the portmapper knows which (RFC 1833 section 3).
+        // The server's MOUNT has another port, which the portmapper knows (RFC 1833 section 3).
         Err(CallError::Unavailable { .. }) => {
             let mapper = elsewhere(
                 url,
                 PORTMAPPER,
-                "the port mapper (a mountport in the URL does without)",
+                "its port mapper (with ?mountport=N in the URL, none is needed)",
                 options,
             )?;
             let wanted = Mapping {
@@ -74,16 +75,16 @@ pub fn mount(calls: &Calls, url: &Url, options: &Options) -> Result<Mounted, Con
             let port = u16::try_from(port).ok().filter(|port| *port > 0);
             let port = port.ok_or(CallError::Unavailable {
                 call: MNT.name,
-                what: "no port for MOUNT",
+                what: "its port mapper knows no port for MOUNT; name it with ?mountport=N in the URL",
             })?;
-            let calls = elsewhere(url, port, "MOUNT's port by the port mapper", options)?;
+            let calls = elsewhere(url, port, "the port of MOUNT by its port mapper", options)?;
             mount_at(&calls, path)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Reaches another port of the server's. `what` it is goes into the error where nobody listens there.
+/// Connects to another port of the server. `what` describes the port in the error if nobody listens there.
 fn elsewhere(url: &Url, port: u16, what: &str, options: &Options) -> Result<Calls, ConnectError> {
     let Some(host) = url.server.host() else {
         return Err(CallError::Unavailable {
@@ -118,7 +119,7 @@ fn mount_at(calls: &Calls, path: &[u8]) -> Result<Mounted, ConnectError> {
         CallError::Silent { call, server, .. } => CallError::Silent {
             call,
             server,
-            remedy: "is MOUNT there? it is where the URL's mountport says, or the port mapper",
+            remedy: "it may not be the port of MOUNT: check ?mountport=N in the URL, or the port mapper",
         },
         error => error,
     })?;
@@ -161,14 +162,14 @@ fn mount_one_of(calls: &Calls, path: &[u8], exports: &[Vec<u8>]) -> Result<Mount
             export: export.to_vec(),
             root,
         }),
+        Err(Status::Access) => Err(CallError::Refused {
+            call: MNT.name,
+            reason: "it does not export to this address, or not to ports of 1024 and above".into(),
+        }
+        .into()),
         Err(status) => {
             let export = String::from_utf8_lossy(export);
-            Err(refused(match status {
-                Status::Access => format!(
-                    "{export}, but not to this address, or not to a port of 1024 or more: `odafs serve --allow` and `--insecure`"
-                ),
-                status => format!("{export}, but MNT says {status:?}"),
-            }))
+            Err(refused(format!("{export}, but MNT says {status:?}")))
         }
     }
 }
@@ -183,7 +184,7 @@ fn longest<'a>(path: &[u8], exports: &'a [Vec<u8>]) -> Option<&'a [u8]> {
         .map(Vec::as_slice)
 }
 
-/// The rest of `path` behind `export`, if that holds it; names are compared one by one.
+/// The names of `path` below `export`, if that contains it. Names are compared one by one.
 pub fn within<'a>(path: &'a [u8], export: &[u8]) -> Option<Vec<&'a [u8]>> {
     let mut rest = names(path);
     for name in names(export) {
@@ -194,7 +195,7 @@ pub fn within<'a>(path: &'a [u8], export: &[u8]) -> Option<Vec<&'a [u8]>> {
     Some(rest.collect())
 }
 
-/// The names that a path consists of; empty ones and `.` say nothing.
+/// The names of a path. Empty ones and `.` are left out.
 pub fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")

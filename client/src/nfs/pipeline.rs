@@ -14,15 +14,15 @@ use odafs_common::wire::{
 use odafs_fabric::{Region, clock::Nanos, sync::Arc};
 use std::collections::VecDeque;
 
-/// Calls in flight at most.
+/// The most calls in flight.
 pub const WINDOW: usize = 16;
 
-/// What is to be done, call by call. All calls must be idempotent.
+/// The work of a pipeline, call by call. All calls must be idempotent.
 pub trait Work {
-    /// What one call is for.
+    /// The state of one call.
     type Item: Copy;
 
-    /// Hands the call's arguments to `put`. `slot` is below [`WINDOW`] and unlike that of any call in flight.
+    /// Passes the call's arguments to `put`. `slot` is below [`WINDOW`] and differs from that of every call in flight.
     fn send(
         &mut self,
         item: Self::Item,
@@ -31,19 +31,20 @@ pub trait Work {
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
     ) -> Result<(), Broken>;
 
-    /// How much a call asks for. `sink`: its data goes there.
+    /// The size of the reply. With `sink`, its data goes there.
     fn asks(&self, item: Self::Item, sink: bool) -> Asks {
         let _ = (item, sink);
         Asks::NOTHING
     }
 
-    /// Where a call's data may land, in memory of the caller's.
+    /// Where a call's data may be written, in the caller's memory.
     fn place(&self, item: Self::Item) -> Option<ReplyBuffer> {
         let _ = item;
         None
     }
 
-    /// Takes a result in. `placed`: where its data lies, if that came apart from it; it is empty in `result` then.
+    /// Takes a result. `placed` says where its data lies, if that came apart from it. In that case `result` contains no
+    /// data.
     fn take(
         &mut self,
         item: Self::Item,
@@ -54,22 +55,23 @@ pub trait Work {
     ) -> Result<Next<Self::Item>, CallError>;
 }
 
-/// What follows on a result.
+/// What to do after a result.
 pub enum Next<I> {
     /// Nothing.
     Done,
-    /// A further call, for what is left.
+    /// Make another call, for the rest.
     More(I),
-    /// The same call again, a little later.
+    /// Make the same call again a little later.
     Later(I),
-    /// No further call; the answers to those under way are waited for.
+    /// Make no further call, and wait for the answers to those under way.
     Drain,
-    /// No further call, and no answer is of interest any more.
+    /// Make no further call, and drop all answers.
     Stop,
 }
 
 impl<I> Next<I> {
-    /// On a refusal: the same call later, if that is what the server asks for; else none, and `failed` says why.
+    /// After a refusal: the same call later, if the server asks for that. Otherwise none, and `failed` is set to the
+    /// reason.
     pub fn refused(status: nfs3::Status, item: I, failed: &mut Option<Status>) -> Self {
         if status == nfs3::Status::Jukebox {
             return Self::Later(item);
@@ -84,12 +86,12 @@ struct Run<'a, W: Work> {
     calls: &'a Calls,
     procedure: &'a Procedure,
     work: &'a mut W,
-    /// With its xid what was sent on a connection that was lost: the server's cache of duplicate requests then knows
-    /// it again. Under another xid it might be done a second time, on top of what others did since.
+    /// Calls that were sent on a lost connection, with their xids. The server's duplicate request cache recognizes them
+    /// by these. With another xid, a call might be done a second time, over what others have done since.
     todo: VecDeque<(Option<u32>, W::Item)>,
     in_flight: Vec<Flying<W::Item>>,
     sink_bytes: usize,
-    /// Memory of the caller's may be lent to the server.
+    /// Whether the caller's memory may be lent to the server.
     lent: bool,
     deadline: Nanos,
     pause: Pause,
@@ -97,7 +99,7 @@ struct Run<'a, W: Work> {
 
 struct Flying<I> {
     xid: u32,
-    /// Sent before, on a connection that was lost.
+    /// Whether the call was sent before, on a connection that was lost.
     again: bool,
     slot: usize,
     item: I,
@@ -110,8 +112,8 @@ enum Stopped {
     AsAsked,
 }
 
-/// Makes all calls, again on another connection where one is lost. With `sink_bytes`, data may be written by the
-/// server into memory of the connection.
+/// Makes all calls, on another connection if one is lost. With `sink_bytes`, the server may write data into memory of
+/// the connection.
 pub fn run<W: Work>(
     calls: &Calls,
     procedure: &Procedure,
@@ -158,7 +160,7 @@ impl<W: Work> Run<'_, W> {
                         .extend(sent.map(|flying| (Some(flying.xid), flying.item)));
                 }
                 Err(stopped) => {
-                    // Data may still be on its way into memory: no more comes when the connection has gone.
+                    // Data may still be on its way into memory. No more comes when the connection is gone.
                     if self.sink_bytes > 0 || self.lent {
                         line.discard();
                     }
@@ -187,8 +189,8 @@ impl<W: Work> Run<'_, W> {
             if self.in_flight.is_empty() {
                 return Ok(());
             }
-            // A server that is still at a call does not answer its repetition: it has to be asked again. (What it
-            // writes into a sink it would write twice; but such calls it does not keep in mind either.)
+            // A server that is still processing a call does not answer its repetition, so ask again. (It would write
+            // into a sink twice, but does not remember such calls either.)
             let ask = self.sink_bytes == 0 && self.in_flight.iter().any(|flying| flying.again);
             let until = match ask {
                 true => patience.until(self.deadline),
@@ -241,7 +243,7 @@ impl<W: Work> Run<'_, W> {
         }
     }
 
-    /// Sends once more what was sent on another connection before, and has no answer yet.
+    /// Sends the calls again that were sent on another connection and have no answer yet.
     fn ask_again(&mut self, line: &mut Line) -> Result<(), Broken> {
         for at in 0..self.in_flight.len() {
             let Flying {

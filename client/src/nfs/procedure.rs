@@ -1,4 +1,4 @@
-//! The procedures that are called: which they are, and how long their replies may be.
+//! The procedures that the client calls, and the longest replies to them.
 
 use odafs_common::{
     rpcrdma::binding::{self, ReplyBound},
@@ -10,11 +10,11 @@ use odafs_common::{
 pub struct Procedure {
     /// Its name, for messages.
     pub name: &'static str,
-    /// Which one.
+    /// The program and the procedure.
     pub number: Number,
-    /// Doing it twice is doing it once.
+    /// Whether the procedure is idempotent.
     pub idempotent: bool,
-    /// What its arguments leave room for in the reply.
+    /// The size of the reply.
     pub asks: Asks,
 }
 
@@ -31,20 +31,20 @@ pub enum Number {
     PortMap(portmap::Procedure),
 }
 
-/// How much the arguments of a call ask for, where they say so.
+/// The amount that the arguments of a call ask for, if they do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asks {
     /// Bytes of data or of directory entries.
     pub count: u32,
-    /// References.
+    /// Number of references.
     pub references: u32,
 }
 
 impl Asks {
-    /// For nothing that has a bound of its own.
+    /// Nothing whose size depends on the arguments.
     pub const NOTHING: Self = Self::count(0);
 
-    /// For so many bytes.
+    /// This many bytes.
     pub const fn count(count: u32) -> Self {
         Self {
             count,
@@ -54,7 +54,7 @@ impl Asks {
 }
 
 impl Number {
-    /// Program, version and procedure, as calls carry them.
+    /// Program, version and procedure, as they are in a call.
     pub fn on_wire(self) -> (u32, u32, u32) {
         match self {
             Self::Nfs(p) => (nfs3::PROGRAM, nfs3::VERSION, p as u32),
@@ -69,12 +69,12 @@ impl Number {
 const PORT_BYTES: u32 = 4;
 
 impl Procedure {
-    /// The same, with arguments that ask for so much.
+    /// The same procedure, with arguments that ask for this much.
     pub fn asking(&self, asks: Asks) -> Self {
         Self { asks, ..*self }
     }
 
-    /// What a reply takes at most.
+    /// The longest reply in bytes.
     pub fn reply_bound(&self) -> ReplyBound {
         let Asks { count, references } = self.asks;
         match self.number {

@@ -1,4 +1,4 @@
-//! Step 4 of a read: RPC. ODAFS READ, which brings references; NFS READ where the server has nothing better.
+//! Step 4 of a read: RPC. ODAFS READ also brings references; NFS READ is for servers that have nothing better.
 
 use crate::{
     calls::misbehaved,
@@ -35,12 +35,12 @@ pub const READ: Procedure = Procedure {
     asks: Asks::NOTHING,
 };
 
-/// Pages of one call where references are wanted: for so many a server has room in its reply.
+/// Number of pages in one call that asks for references, because the server has room for so many in its reply.
 const REFERENCED_PAGES: u32 = 32;
-/// References of other pages than those that are read for which room is made in a reply, where that has to be said.
+/// Number of references of other pages for which the client makes room in a reply, where it must.
 const NEIGHBOURS: u32 = 16;
 
-/// What one call asks for: neighbouring parts.
+/// One call: neighbouring parts.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     first: usize,
@@ -59,7 +59,7 @@ struct Fetch<'r, 'p, 'b> {
     failed: Option<Status>,
 }
 
-/// Reads by RPC what no other route has read.
+/// Reads by RPC whatever no other route has read.
 pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed> {
     if parts.iter().all(|part| part.step == ReadStep::Done) {
         return Ok(());
@@ -67,7 +67,7 @@ pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed>
     odafs_or_plain(reading.shared, |plain| fetch(reading, parts, plain))
 }
 
-/// By ODAFS READ, or plainly by NFS READ (`true`) where the server has no such program.
+/// By ODAFS READ, or by NFS READ (`true`) if the server has no such program.
 pub fn odafs_or_plain(
     shared: &Shared,
     mut fetch: impl FnMut(bool) -> Result<(), Failed>,
@@ -81,11 +81,11 @@ pub fn odafs_or_plain(
     fetch(true)
 }
 
-/// What a READ that fails says.
+/// The error of a failed READ.
 type Failure = nfs3::Failed<Option<nfs3::Attributes>>;
 
-/// Reads by one call of ODAFS READ on a connection that is there, into memory that is not kept. `None`: it takes more
-/// than that.
+/// Reads by one ODAFS READ on an idle connection, into memory that is not kept. Returns `None` if it takes more than
+/// that.
 pub fn alone(
     shared: &Shared,
     file: &FileState,
@@ -108,7 +108,7 @@ pub fn alone(
         want_references: session.is_some(),
         chunk: None,
     };
-    // References are behind the data: with them, all of the reply is wanted.
+    // References follow the data, so with them the whole reply is needed.
     let front = match session {
         None => ReadFront::BYTES_MAX,
         Some(_) => usize::MAX,
@@ -141,20 +141,20 @@ pub fn alone(
         });
     match done {
         Ok(done) => done.map_or(Ok(None), |read| read.map_err(Failed::Status)),
-        // The longer way finds out by itself.
+        // The long path finds out by itself.
         Err(CallError::Unavailable { .. }) => Ok(None),
         Err(error) => Err(Failed::Call(error)),
     }
 }
 
-/// Takes in what a reply says beside its data.
+/// Handles the parts of a reply other than its data.
 fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadOk<'_>) {
     let references = ok.references.iter().map(|page| (page.page, page.reference));
     let learned = shared
         .directory
         .learn(&file.tree, session.number, references);
     shared.learned.fetch_add(learned, Relaxed);
-    // A reply that brings nothing at all says nothing of the counter either: the server had no time to look.
+    // A reply without references says nothing about the counter either: the server had no time to look.
     if ok.counter.is_some() || learned > 0 {
         file.set_counter(session.number, ok.counter);
     }
@@ -222,7 +222,8 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
     Ok(())
 }
 
-/// Calls for the parts that want one; whole pages where pages are kept. Neighbours share a call.
+/// Makes the calls for the parts that need one. Neighbours share a call. If pages are kept, the calls fetch whole
+/// pages.
 fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (at, part) in parts
@@ -268,15 +269,15 @@ pub enum Data<'a> {
     Landed {
         /// The memory.
         region: &'a Region,
-        /// First byte.
+        /// First byte, as an offset in the memory.
         offset: usize,
-        /// How many bytes were written there.
+        /// Length in bytes.
         bytes: usize,
     },
 }
 
 impl<'a> Data<'a> {
-    /// `here`, unless it came apart.
+    /// `here`, unless the data came apart.
     pub fn of(here: &'a [u8], placed: Option<PlacedData<'a>>) -> Self {
         match placed {
             None => Self::Here(here),
@@ -288,7 +289,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// How many bytes there are.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Here(data) => data.len(),
@@ -296,7 +297,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Copies it to `at` of a region, unless it lies there already. False if that is too small.
+    /// Copies the data to `at` in a region, unless it is there already. Returns false if the region is too small.
     pub fn bring(&self, region: &Region, at: usize) -> bool {
         match *self {
             Self::Here(data) => region.store(at, data),
@@ -315,7 +316,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Copies what there is from `skip` on, as far as there is room. Bytes copied.
+    /// Copies data from `skip` on, as much as fits. Returns the number of bytes.
     fn copy(&self, skip: usize, into: &mut [u8]) -> usize {
         let bytes = self.len().saturating_sub(skip).min(into.len());
         let copied = match self {
@@ -330,13 +331,13 @@ impl<'a> Data<'a> {
     }
 }
 
-/// What both programs' results say.
+/// The common parts of both programs' results.
 pub struct ReadResults<'a> {
-    /// What was read.
+    /// The data.
     pub data: Data<'a>,
-    /// The file ends with it.
+    /// Whether the file ends after it.
     pub eof: bool,
-    /// The file's change counter, where it is told.
+    /// The file's change counter, if the server says.
     pub change: Option<u64>,
     /// The file's attributes.
     pub attributes: Option<Attributes>,
@@ -356,7 +357,7 @@ impl<'a> ReadResults<'a> {
     /// By ODAFS READ, with its data.
     ///
     /// # Errors
-    /// It says another length than the data has.
+    /// The length in the result differs from that of the data.
     pub fn odafs(ok: &odafs::ReadOk<'_>, data: Data<'a>) -> Result<Self, CallError> {
         if data.len() != ok.count as usize {
             return Err(misbehaved(&READ, &"data of another length than it says"));
@@ -412,7 +413,7 @@ impl Work for Fetch<'_, '_, '_> {
             Some(_) => (pages + NEIGHBOURS).min(MAX_READ_REFERENCES),
             None => 0,
         };
-        // What the server writes into the sink is no part of the reply.
+        // Data that the server writes into the sink is not in the reply.
         let count = if sink { 0 } else { piece.count };
         Asks { count, references }
     }
@@ -450,7 +451,7 @@ impl Work for Fetch<'_, '_, '_> {
     }
 }
 
-/// A result that makes sense.
+/// Checks a result.
 pub fn decode<T>(
     procedure: &Procedure,
     result: Result<T, odafs_common::wire::xdr::XdrError>,
@@ -495,7 +496,7 @@ impl Fetch<'_, '_, '_> {
         }))
     }
 
-    /// Keeps the pages that the data holds in full, or up to the end of the file.
+    /// Keeps the pages that the data contains in full, or up to the end of the file.
     fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
         let size = self.reading.size;
         if !self.reading.keeps || size.within(piece.offset) != 0 {
@@ -514,7 +515,7 @@ impl Fetch<'_, '_, '_> {
     }
 }
 
-/// Copies to a part what `data`, which begins at `offset` of the file, has for it.
+/// Copies to a part what `data`, which begins at `offset` in the file, has for it.
 fn deliver(part: &mut Part<'_>, reading: &Reading<'_>, offset: u64, data: Data<'_>) {
     let want = reading.size.start(part.page) + (part.within + part.bytes) as u64;
     let Some(skip) = want.checked_sub(offset) else {

@@ -1,5 +1,4 @@
-//! Reads into a caller's registered memory: what comes by RPC over RDMA is written there by the server, and by nobody
-//! copied.
+//! Reads into a caller's registered memory. The server writes the data there by RDMA, and nobody copies it.
 
 use crate::{
     buffer::Buffer,
@@ -26,18 +25,18 @@ use odafs_common::wire::{
 };
 use odafs_fabric::{Region, sync::Arc};
 
-/// What is shorter goes the ways of any read: a direct read may be quicker, and a copy is cheap.
+/// Shorter reads take the routes of any read: a direct read may be faster, and a copy is cheap.
 const BYTES_MIN: usize = 64 << 10;
-/// Data of one call, at most.
+/// The most data of one call, in bytes.
 const PIECE_MAX: u32 = 1 << 20;
 
-/// Whether the server is to write what these requests ask for.
+/// Whether the server shall write the data of these requests.
 pub fn pays(shared: &Shared, requests: &[IntoRequest]) -> bool {
     shared.calls.link().rpc_over() == Some(RpcOver::Rdma)
         && requests.iter().all(|r| r.range.len() >= BYTES_MIN)
 }
 
-/// Reads all requests into `buffer` together, by RPC; it is lent meanwhile.
+/// Reads all requests into `buffer` together, by RPC. The buffer is lent meanwhile.
 pub fn read(
     file: &OpenFile,
     buffer: &mut Buffer,
@@ -69,7 +68,7 @@ fn fetch(
     let most = shared.read_max.clamp(1, PIECE_MAX) as usize;
     let mut pieces = Vec::new();
     for (number, request) in requests.iter_mut().enumerate() {
-        // Nothing is behind the last byte that has a number.
+        // No file has bytes beyond the largest offset.
         let there = usize::try_from(u64::MAX - request.offset).unwrap_or(usize::MAX);
         request.bytes = request.range.len().min(there);
         pieces.extend((0..request.bytes).step_by(most).map(|from| Piece {
@@ -91,7 +90,7 @@ fn fetch(
         .map_or(Ok(()), |status| Err(Failed::Status(status)))
 }
 
-/// What one call asks for: a part of a request.
+/// One call: a part of a request.
 #[derive(Clone, Copy)]
 struct Piece {
     request: usize,
@@ -103,14 +102,14 @@ struct Piece {
 struct Fetch<'r> {
     file: &'r FileState,
     region: &'r Arc<Region>,
-    /// Each has as many bytes as it may, until the end of the file has been seen.
+    /// Each request has as many bytes as possible, until the end of the file has been seen.
     requests: &'r mut [IntoRequest],
     plain: bool,
     failed: Option<Status>,
 }
 
 impl Fetch<'_> {
-    /// Where a piece belongs.
+    /// The place of a part.
     fn at(&self, piece: Piece) -> usize {
         self.requests[piece.request].range.start + piece.from
     }

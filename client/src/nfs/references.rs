@@ -31,10 +31,10 @@ const GET_REFS: Procedure = Procedure {
         references: ANSWERED_MAX,
     },
 };
-/// References of one answer for which room is made, where that has to be said. (For more, the server is asked again.)
+/// Number of references in one answer for which the client makes room, where it must. For more, it asks again.
 const ANSWERED_MAX: u32 = 1024;
 
-/// A range that references are wanted of.
+/// A range whose references are wanted.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// The file.
@@ -46,7 +46,7 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Of these pages.
+    /// The references of these pages.
     pub fn pages(file: &'a FileState, pages: &Range<u64>, size: PageSize) -> Self {
         Self {
             file,
@@ -56,30 +56,30 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What the server said of one range.
+/// The server's answer for one range.
 #[derive(Debug, Default, Clone)]
 pub struct Answered {
-    /// Change counter of the file.
+    /// The file's change counter.
     pub change: u64,
-    /// Its size.
+    /// The file's size.
     pub size: u64,
-    /// The counter may be read directly.
+    /// Whether the counter can be read directly.
     pub counter: bool,
-    /// References that the directory took.
+    /// Number of references that the directory took.
     pub learned: u64,
-    /// All that came.
+    /// Number of references that came.
     pub references: Vec<PageReference>,
 }
 
-/// Asks for the references of the pages of one range, as many as one answer has room for, and keeps them: a hint, of which a
-/// failure says no more than that none came. How many the directory took.
+/// Asks for the references of a range, as many as fit in one answer, and keeps them. A failure only means that none
+/// came. Returns how many the directory took.
 pub fn hint(shared: &Shared, range: Wanted<'_>) -> u64 {
     let mut answer = [Answered::default()];
     let asked = Asking::begin(shared, &[range]).and_then(|mut asking| asking.step(&mut answer));
     asked.map_or(0, |_| answer[0].learned)
 }
 
-/// Queries the references of all ranges, and keeps them. One answer for each range.
+/// Asks for the references of all ranges, and keeps them. Returns one answer for each range.
 pub fn query(shared: &Shared, ranges: &[Wanted<'_>]) -> Result<Vec<Answered>, NfsError> {
     let mut answers = vec![Answered::default(); ranges.len()];
     let some = MAX_RANGES as usize;
@@ -99,7 +99,7 @@ fn query_some(
     Ok(())
 }
 
-/// One question, which may take several calls.
+/// One query, which may take several calls.
 struct Asking<'a> {
     shared: &'a Shared,
     session: Arc<Session>,
@@ -135,7 +135,7 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// Makes a call, and adds what came to the ranges' answers. True if there is more.
+    /// Makes a call, and adds its results to the answers. Returns true if there is more.
     fn step(&mut self, answers: &mut [Answered]) -> Result<bool, NfsError> {
         let Self {
             shared, session, ..
@@ -185,18 +185,18 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// How long a server that has more to say is asked on: each answer is to bring references or to get past a range. Who goes on
-/// for longer will never end.
+/// How long to ask a server that has more to say. Each answer must bring references or finish a range; a server that
+/// goes on for longer would never end.
 struct Patience(u64);
 
 impl Patience {
-    /// Beyond its pages a range touches two more at most, and one answer for it may bring none.
+    /// A range touches at most two more pages than its own, and one answer for it may bring none.
     fn of(lengths: impl Iterator<Item = u64>, size: PageSize) -> Self {
         let steps = lengths.map(|length| size.index(length) + 3);
         Self(steps.fold(0, u64::saturating_add))
     }
 
-    /// Whether it lasts beyond an answer with so many references.
+    /// Whether the query continues after an answer with this many references.
     fn lasts(&mut self, references: u64) -> bool {
         let left = self.0.checked_sub(references.max(1));
         self.0 = left.unwrap_or(0);
@@ -221,7 +221,7 @@ fn refused(status: OdafsStatus) -> CallError {
 mod tests {
     use super::*;
 
-    /// Small replies: 63 of 64 ranges without a reference each, then one for each page.
+    /// Small replies: 63 of 64 ranges have no reference each, then one for each page.
     #[test]
     fn a_server_that_gets_on_is_heard_to_its_end() {
         let size = PageSize::MIN;

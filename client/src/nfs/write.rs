@@ -1,4 +1,5 @@
-//! Writes: UNSTABLE, then COMMIT; what a restart of the server lost in between is sent again (RFC 1813 section 3.3.21).
+//! Writes: UNSTABLE, then COMMIT. What a restart of the server loses in between is sent again (RFC 1813 section
+//! 3.3.21).
 
 use crate::{
     calls::misbehaved,
@@ -23,19 +24,19 @@ use odafs_fabric::{
 };
 use std::collections::BTreeMap;
 
-/// Unstable bytes of one file that are kept to be sent again; beyond, they are committed first.
+/// The most unstable bytes of one file to keep for sending again. Beyond that they are committed first.
 const UNSTABLE_MAX: u64 = 32 << 20;
-/// The same of all files of a client.
+/// The same for all files of a client.
 const UNSTABLE_OF_ALL_MAX: u64 = 64 << 20;
-/// Times that lost data is sent again before that is an error.
+/// How often lost data is sent again before that is an error.
 const RESENDS_MAX: u32 = 5;
 
-/// When the server may say that it has written.
+/// When the server may answer a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// At once: a restart of the server may lose the data until they are committed (UNSTABLE).
+    /// At once. A restart of the server may lose the data until it is committed (UNSTABLE).
     Unstable,
-    /// Once the data are on stable storage (FILE_SYNC).
+    /// When the data is on stable storage (FILE_SYNC).
     Stable,
 }
 
@@ -63,7 +64,7 @@ struct Send<'w> {
     offset: u64,
     stable: Stability,
     failed: Option<Status>,
-    /// Pieces that were sent, and of which the server has not said that they are written or will not be.
+    /// Parts that were sent and have no definite answer.
     unanswered: Vec<Piece>,
 }
 
@@ -103,8 +104,8 @@ pub fn write(
     sent.map_err(|error| told("write", file, offset, error))
 }
 
-/// Sends `data`, and keeps what the server may lose of that. Returns the pieces that it may have written without saying so,
-/// which are the caller's to keep. The caller holds the file's [`FileState::order`].
+/// Sends `data`, and keeps what the server may lose of it. Returns the parts that the server may have written without
+/// saying so, which the caller must keep. The caller holds the file's [`FileState::order`].
 fn send(
     shared: &Shared,
     file: &FileState,
@@ -113,7 +114,7 @@ fn send(
     stable: Stability,
 ) -> (Result<(), NfsError>, Vec<Piece>) {
     let piece_max = shared.write_max.min(shared.calls.link().piece_max());
-    // Pieces end where pages do, so that the server never reads a page to change a part of it.
+    // Split at page boundaries, so that the server never reads a page to change a part of it.
     let mut pieces = Vec::new();
     let mut from = 0;
     while from < data.len() {
@@ -140,7 +141,7 @@ fn send(
     let Send {
         failed, unanswered, ..
     } = work;
-    // In this order: what a read that began before now still brings is not kept.
+    // In this order: a read that began earlier must not be cached now.
     file.mark_write();
     forget(shared, file, offset, data.len() as u64);
     let sent = match failed {
@@ -150,12 +151,12 @@ fn send(
     (sent, unanswered)
 }
 
-/// It may have been done all the same: the server had it, and could not make it stable.
+/// The write may have been done nevertheless: the server had the data, and could not make it stable.
 fn says_nothing(failed: nfs3::Status) -> bool {
     matches!(failed, nfs3::Status::Io | nfs3::Status::ServerFault)
 }
 
-/// What was kept of this range is of an older version; so it is even if the write failed, for it may have been done.
+/// Cached pages of this range are outdated, even if the write failed, because it may have been done.
 fn forget(shared: &Shared, file: &FileState, offset: u64, bytes: u64) {
     let size = shared.page(shared.session().as_deref());
     let last = offset.saturating_add(bytes.saturating_sub(1));
@@ -204,8 +205,7 @@ impl Send<'_> {
         self.unanswered.retain(|sent| *sent != piece);
     }
 
-    /// What is under way beside it may be written all the same: were its answer not waited for, it might be written after
-    /// what comes later.
+    /// Wait for the answers to calls under way. Otherwise the server might still do them after later writes.
     fn refused(&mut self, piece: Piece, status: nfs3::Status) -> Next<Piece> {
         if !says_nothing(status) {
             self.answered(piece);
@@ -246,7 +246,7 @@ impl Send<'_> {
         if let Some((before, after)) = self.file.wrote(changed)
             && after > before
         {
-            // What a read still brings of it from before is not kept.
+            // A read that began earlier must not be cached.
             self.file.mark_write();
             forget(
                 self.shared,
@@ -258,7 +258,8 @@ impl Send<'_> {
     }
 }
 
-/// Commits other files, until half of what may be kept is left. Nobody may ever sync those: they may be closed, or removed.
+/// Commits other files until half of the limit is free. They may be closed or removed, so perhaps nobody will ever sync
+/// them.
 fn settle(file: &OpenFile) {
     let shared = file.shared();
     let is_gone = Status::STALE;
@@ -268,26 +269,27 @@ fn settle(file: &OpenFile) {
         }
         match sync(&file.sibling(state.clone())) {
             Ok(()) => {}
-            // Nobody is left to sync a file that is closed and gone; any handle that has it open is to hear of it.
+            // Nobody is left to sync a file that is closed and gone. Any handle that has it open shall hear of the
+            // loss.
             Err(WriteError::Server { status, .. }) if status == is_gone => {
                 if !is_open(&state) {
                     state.unstable.lock().take();
                 }
             }
-            // What is wrong with one file is kept until a sync of that file reports it.
+            // An error of one file is kept until a sync of that file reports it.
             Err(WriteError::Server { .. } | WriteError::Lost { .. }) => {}
-            // What is wrong with the connection is wrong for all.
+            // An error of the connection applies to all files.
             Err(WriteError::Call { .. }) => return,
         }
     }
 }
 
-/// Does a caller have it open? One reference is the table's, one is ours.
+/// Whether a caller has the file open. The table holds one reference, this function another.
 fn is_open(file: &Arc<FileState>) -> bool {
     Arc::strong_count(file) > 2
 }
 
-/// Commits all that is unstable; sends again what a server that started anew has lost. One at a time: who finds
+/// Commits all unstable writes, and sends again what a restarted server has lost. One thread at a time: one that finds
 /// nothing to commit must not return before another has committed it.
 pub fn sync(file: &OpenFile) -> Result<(), WriteError> {
     let state = file.state();
@@ -312,8 +314,8 @@ fn sync_all(file: &OpenFile, state: &FileState) -> Result<(), WriteError> {
             }
         };
         state.wrote(&committed.changed);
-        // What was not answered comes again to hide no less than it did of what was lost; alone it is its caller's to repeat,
-        // for others may have written there since.
+        // A write without an answer is sent again, so that it hides no less of the lost data than it did. Alone, it is
+        // left to its caller, because others may have written there since.
         if !writes
             .iter()
             .any(|write| write.was_lost(committed.verifier))
@@ -330,8 +332,8 @@ fn sync_all(file: &OpenFile, state: &FileState) -> Result<(), WriteError> {
     })
 }
 
-/// Sends again what was lost of `writes`: of each the bytes that no later write, lost or not, has replaced. What is stable
-/// is not sent again: others may have written there since.
+/// Sends lost parts of `writes` again: those bytes that no later write, lost or not, has replaced. Stable data is not
+/// sent again, because others may have written there since.
 fn send_again(file: &OpenFile, writes: &[KeptWrite], verifier: [u8; 8]) -> Result<(), WriteError> {
     let state = file.state();
     let _alone = state.order.write();
@@ -366,15 +368,15 @@ fn send_again(file: &OpenFile, writes: &[KeptWrite], verifier: [u8; 8]) -> Resul
     Ok(())
 }
 
-/// Bytes of a file, as ranges from one to another that neither overlap nor touch.
+/// Bytes of a file, as ranges that neither overlap nor touch.
 #[derive(Debug, Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Adds a range, and names each part of it that was not in before.
+    /// Adds a range, and reports each part of it that was not in before.
     fn add(&mut self, offset: u64, bytes: u64, mut new: impl FnMut(u64, u64)) {
         let (mut from, mut to) = (offset, offset + bytes);
-        // From the last to the first: what lies behind `rest` has been dealt with.
+        // From the last to the first. Everything behind `rest` is done.
         let mut rest = to;
         while let Some((&start, &end)) = self.0.range(..=to).next_back()
             && end >= from

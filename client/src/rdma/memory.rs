@@ -1,6 +1,6 @@
 //! Memory that is lent to the server for a call: pieces of registered regions, used again and again.
 //!
-//! What the server writes there is read only after it can write no more, unless memory stays lent
+//! What the server writes there is read only when the server can no longer write, unless memory stays lent
 //! ([`Registration::Cached`]).
 
 use crate::{options::Registration, transport::ReplyBuffer};
@@ -10,14 +10,14 @@ use std::{collections::BTreeMap, io};
 
 /// The smallest region.
 const BYTES_MIN: usize = 4096;
-/// Bytes of regions that are kept while nobody uses them.
+/// Bytes of unused regions to keep.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// The registered memory of one connection.
 pub struct RegisteredMemory {
-    /// As it was asked for; where ranges get no tags of their own, not [`Registration::Pooled`].
+    /// The strategy that was asked for. It is never [`Registration::Pooled`] where ranges cannot have their own tags.
     registration: Registration,
-    /// Regions that are not in use, by their size and access.
+    /// Unused regions, by size and access.
     idle: BTreeMap<(usize, bool, bool), Vec<Arc<Region>>>,
     idle_bytes: usize,
 }
@@ -25,18 +25,18 @@ pub struct RegisteredMemory {
 /// Registered memory in use.
 pub struct Buffer {
     region: Arc<Region>,
-    /// Where it begins in the region.
+    /// Where the memory begins in the region.
     start: usize,
-    /// Memory of the caller, who has it back when the call is over.
+    /// The caller's memory, which goes back to the caller when the call has ended.
     callers: bool,
     access: Access,
-    /// Where the server finds it.
+    /// Where the server finds the memory.
     remote: Remote,
     bytes: usize,
 }
 
 impl RegisteredMemory {
-    /// None yet.
+    /// No memory yet.
     pub fn new(registration: Registration) -> Self {
         Self {
             registration,
@@ -88,8 +88,8 @@ impl RegisteredMemory {
         })
     }
 
-    /// Lends `bytes` of a caller's memory for the server to write, under a tag for this use alone. `None`: the fabric
-    /// does not do that, or the memory is too small.
+    /// Lends `bytes` of a caller's memory for the server to write, under a tag for this use alone. Returns `None` if
+    /// the fabric does not support that, or the memory is too small.
     pub fn lend_place(
         &self,
         pair: &mut dyn QueuePair,
@@ -108,8 +108,8 @@ impl RegisteredMemory {
         })
     }
 
-    /// Ends the server's access; after this nobody writes to the buffer. `invalidated`: a tag that the server has ended
-    /// itself (Send With Invalidate).
+    /// Ends the server's access. After this nobody writes to the buffer. `invalidated` is a tag that the server has
+    /// invalidated itself (Send With Invalidate).
     pub fn end_access(
         &self,
         pair: &mut dyn QueuePair,
@@ -123,9 +123,10 @@ impl RegisteredMemory {
         }
     }
 
-    /// Takes a buffer back whose access has ended. What is not kept is no longer registered: so what was lent to a call that
-    /// was `repeated`, since under a tag that stays ([`Registration::Cached`]) the server may still look for it, and must not
-    /// find the data of another call there. If it does look, the connection ends, as with a tag of one call's.
+    /// Takes back a buffer whose access has ended. Memory that is not kept is deregistered. That includes memory that
+    /// was lent to a `repeated` call: under a tag that stays ([`Registration::Cached`]), the server may still look for
+    /// that call's data, and must not find another call's. If the server does look, the connection ends, as with a tag
+    /// for one call.
     pub fn take_back(&mut self, pair: &mut dyn QueuePair, buffer: Buffer, repeated: bool) {
         if buffer.callers {
             return;
@@ -141,7 +142,7 @@ impl RegisteredMemory {
         }
     }
 
-    /// There are no tags for ranges: what is lent is registered for it from now on.
+    /// Ranges cannot have their own tags, so from now on memory is registered for each use.
     fn pool_no_longer(&mut self, pair: &mut dyn QueuePair) {
         self.registration = Registration::PerOperation;
         for region in std::mem::take(&mut self.idle).into_values().flatten() {
@@ -155,7 +156,7 @@ impl RegisteredMemory {
         self.idle.entry(key).or_default().push(region);
     }
 
-    /// Where tags are bound to ranges, one region serves all uses.
+    /// If tags are bound to ranges, one region serves all uses.
     fn access_of_region(&self, access: Access) -> Access {
         match self.registration {
             Registration::Pooled => Access::LOCAL,
@@ -174,7 +175,7 @@ impl RegisteredMemory {
 }
 
 impl Buffer {
-    /// How the server is told of it.
+    /// The segment that tells the server about the memory.
     pub fn segments(&self) -> Segments {
         Segments::one(Segment {
             handle: self.remote.tag.0,
@@ -183,27 +184,27 @@ impl Buffer {
         })
     }
 
-    /// How many bytes are lent.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// The region that it is part of.
+    /// The region.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// Where it begins there.
+    /// Where the memory begins in the region.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Copies into it. False if it is too small.
+    /// Copies into the memory. Returns false if it is too small.
     pub fn store(&self, at: usize, from: &[u8]) -> bool {
         at + from.len() <= self.bytes && self.region.store(self.start + at, from)
     }
 
-    /// Copies from it. False if it is too small.
+    /// Copies from the memory. Returns false if it is too small.
     pub fn load(&self, at: usize, into: &mut [u8]) -> bool {
         at + into.len() <= self.bytes && self.region.load(self.start + at, into)
     }
@@ -228,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Where ranges get no tags of their own, pooled memory is registered for each use.
+    /// If ranges cannot have their own tags, pooled memory is registered for each use.
     #[test]
     fn without_tags_for_ranges_memory_is_registered_for_each_use() {
         use odafs_fabric::sim::{Network, NetworkConfig};
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(memory.idle_bytes, 0);
     }
 
-    /// Its first answer may come before the server fetches for the second time.
+    /// The first answer may come before the server fetches for the second time.
     #[test]
     fn what_a_repeated_call_had_is_not_used_again() {
         let (mut pair, mut memory) = (pair(), RegisteredMemory::new(Registration::Cached));
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!((region.strong_count(), memory.idle_bytes), (0, 0));
     }
 
-    /// Memory that is not kept is gone: the connection holds on to nothing.
+    /// Memory that is not kept is gone, and the connection holds no reference to it.
     #[test]
     fn what_is_not_kept_is_given_back() {
         for registration in [

@@ -5,20 +5,20 @@ use crate::transport::Broken;
 use odafs_common::rpcrdma::Pulled;
 use odafs_fabric::{Local, PostError, Posted, QueuePair, Remote, Sink, SteeringTag};
 
-/// A reply on its way.
+/// A reply that is being fetched.
 pub struct Pull {
     pulled: Pulled,
     buffer: Buffer,
-    /// The reply, with what came inline in its place.
+    /// The reply, with its inline parts in their places.
     message: Vec<u8>,
-    /// Reads posted.
+    /// Number of RDMA Reads posted.
     posted: usize,
-    /// Reads over.
+    /// Number of RDMA Reads that have ended.
     over: usize,
 }
 
 impl Pull {
-    /// Of the message that was received; `buffer` is as long as the reply.
+    /// Starts from the message that was received. `buffer` is as long as the reply.
     pub fn new(pulled: Pulled, buffer: Buffer, received: &[u8]) -> Self {
         let mut message = vec![0; pulled.assembly.length as usize];
         for piece in &pulled.assembly.inline {
@@ -39,12 +39,12 @@ impl Pull {
         }
     }
 
-    /// Of the call.
+    /// The xid of the call.
     pub fn xid(&self) -> u32 {
         self.pulled.xid
     }
 
-    /// Posts what can be posted now. True if that is something.
+    /// Posts what can be posted now. Returns true if that is anything.
     pub fn post(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
         if pair.reads_max() == 0 {
             return Err(Broken::new(
@@ -75,17 +75,17 @@ impl Pull {
         Ok(self.posted > before)
     }
 
-    /// One of its reads is over.
+    /// One of its RDMA Reads has ended.
     pub fn read_over(&mut self) {
         self.over += 1;
     }
 
-    /// Are all?
+    /// Whether all have ended.
     pub fn is_over(&self) -> bool {
         self.over >= self.pulled.assembly.pulls.len()
     }
 
-    /// The reply, and the memory that it was fetched into.
+    /// The reply, and the memory into which it was fetched.
     pub fn finish(mut self) -> (Vec<u8>, Buffer) {
         for pull in &self.pulled.assembly.pulls {
             let at = pull.at as usize;

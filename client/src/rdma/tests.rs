@@ -1,4 +1,4 @@
-//! Against a server that the test plays itself, message by message.
+//! Tests against a server that the test plays itself, message by message.
 
 use super::*;
 use crate::{calls::answer, error::CallError, nfs::READ};
@@ -54,7 +54,7 @@ fn reading(server: impl FnOnce(Box<dyn QueuePair>) + Send + 'static) -> RdmaTran
     transport
 }
 
-/// The write chunk of the call, once it is there.
+/// The write chunk of the call, when the call has come.
 fn its_chunk(qp: &mut dyn QueuePair) -> Chunks {
     loop {
         match qp.poll() {
@@ -91,7 +91,7 @@ fn result(data: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// What the client reads, if the write chunk comes back unused and the reply holds `data`.
+/// What the client reads if the write chunk comes back unused and the reply contains `data`.
 fn unused_chunk(data: &'static [u8]) -> Result<Vec<u8>, CallError> {
     let mut transport = reading(move |mut qp| {
         let chunks = its_chunk(&mut *qp);
@@ -99,7 +99,7 @@ fn unused_chunk(data: &'static [u8]) -> Result<Vec<u8>, CallError> {
             write: chunks.write.map(|chunk| chunk.returned(0)),
             ..Chunks::default()
         };
-        // What cannot be read: another version, another kind, another call's, half of a header.
+        // Replies that cannot be read: another version, another kind, another call's, half of a header.
         let mut dropped = header(XID, chunks);
         dropped[7] = 3;
         qp.post_send(0, &[&dropped, &result(data)]).unwrap();

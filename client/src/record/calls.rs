@@ -1,4 +1,4 @@
-//! What a client's calls tell a recorder.
+//! Passes a client's calls to its recorder.
 
 use super::{
     format::{Initial, Operation},
@@ -14,7 +14,7 @@ use crate::{
 use odafs_fabric::clock::{self, Nanos};
 use std::{os::unix::ffi::OsStrExt as _, path::Path};
 
-/// One read of a call: its first byte, how many were asked for, and how many came.
+/// One read of a call: its first byte, the length asked for, and the length read.
 pub struct RecordedRead {
     pub offset: u64,
     pub bytes: usize,
@@ -22,7 +22,7 @@ pub struct RecordedRead {
 }
 
 impl Metadata {
-    /// What a trace says bears the name.
+    /// What a trace says about the file that has a name.
     pub(crate) fn initial(&self) -> Initial {
         match self.kind {
             FileKind::Directory => Initial::Directory,
@@ -32,7 +32,7 @@ impl Metadata {
 }
 
 impl Shared {
-    /// The path of a name from the export's root: a relative one starts at the URL's path.
+    /// The path of a name from the export's root. A relative one starts at the URL's path.
     fn rooted(&self, path: &Path) -> Vec<u8> {
         let path = path.as_os_str().as_bytes();
         match path.starts_with(b"/") {
@@ -41,7 +41,7 @@ impl Shared {
         }
     }
 
-    /// Calls, and records that an operation was done on the name. What bore it before is told if the call succeeds.
+    /// Makes a call, and records an operation on a name. `initial` says what had the name before, if the call succeeds.
     pub(crate) fn recorded<T>(
         &self,
         path: &Path,
@@ -61,7 +61,7 @@ impl Shared {
         result
     }
 
-    /// The same of an operation on two names, of which the first is a file's.
+    /// The same for an operation on two names. The first is a file's.
     pub(crate) fn recorded_pair<T>(
         &self,
         (from, to): (&Path, &Path),
@@ -91,7 +91,7 @@ impl OpenFile {
         self.shared().options.record.as_ref()
     }
 
-    /// The time, where reads are recorded.
+    /// The present time, if reads are recorded.
     pub(crate) fn records_from(&self) -> Option<Nanos> {
         self.recorder().map(|_| clock::now())
     }
@@ -135,7 +135,7 @@ impl OpenFile {
         });
     }
 
-    /// Records one read, if it ended.
+    /// Records one read, if it has ended.
     pub(crate) fn note_read(
         &self,
         began: Nanos,
@@ -150,7 +150,7 @@ impl OpenFile {
         self.note_reads(began, got.is_err(), std::iter::once(read));
     }
 
-    /// Calls, and records a batch of reads.
+    /// Makes a call, and records a batch of reads.
     pub(crate) fn recorded_reads<R>(
         &self,
         requests: &mut [R],
@@ -165,7 +165,7 @@ impl OpenFile {
         result
     }
 
-    /// Calls, and records a change of the file.
+    /// Makes a call, and records a change of the file.
     pub(crate) fn recorded_change(
         &self,
         of: impl FnOnce(u32) -> Operation,

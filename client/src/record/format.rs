@@ -1,4 +1,4 @@
-//! The text of a trace, version 1, as `docs/TRACES.md` has it. No IO but lines that are read.
+//! The text of a trace, version 1, as described in `docs/TRACES.md`. The only IO is reading lines.
 
 use std::{
     fmt,
@@ -7,114 +7,114 @@ use std::{
 
 /// The first line of a trace.
 pub const HEADER: &str = "odafs-trace 1";
-/// Names of a trace, at most.
+/// The most names of a trace.
 pub const NAMES_MAX: usize = 1 << 20;
-/// Operations of a trace, at most.
+/// The most operations of a trace.
 pub const ENTRIES_MAX: usize = 1 << 24;
-/// Threads of a trace, at most.
+/// The most threads of a trace.
 pub const THREADS_MAX: u32 = 256;
-/// Bytes of one read or write, at most.
+/// The most bytes of one read or write.
 pub const LENGTH_MAX: u32 = 1 << 30;
-/// Bytes that an offset tells, at most: a read or write of any length ends within [`BYTES_MAX`].
+/// The largest offset in bytes. A read or write of any length ends within [`BYTES_MAX`].
 pub const OFFSET_MAX: u64 = BYTES_MAX - LENGTH_MAX as u64;
-/// Bytes of a file, at most.
+/// The most bytes of a file.
 pub const BYTES_MAX: u64 = i64::MAX as u64;
-/// Nanoseconds of a time, at most.
+/// The largest time, in nanoseconds.
 pub const TIME_MAX: u64 = i64::MAX as u64;
-/// Bytes of a name's path, at most, as the file system has it.
+/// The longest path of a name in bytes, as in the file system.
 pub const PATH_MAX: usize = 4096;
-/// Bytes of all names' paths together, at most.
+/// The most bytes of all paths together.
 pub const PATHS_MAX: usize = 256 << 20;
-/// Bytes of a line, at most: a path may take three for each of its own.
+/// The longest line in bytes. A path may take three bytes for each of its own.
 const LINE_MAX: usize = 3 * PATH_MAX + 64;
 
-/// A trace: names, and what was done with them.
+/// A trace: names, and the operations on them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The names; operations tell them by their index.
+    /// The names. Operations refer to them by index.
     pub names: Vec<Name>,
-    /// The operations: those of a thread in the order in which it made them.
+    /// The operations. Those of a thread are in the order in which it made them.
     pub entries: Vec<Entry>,
 }
 
-/// A name of a file or a directory.
+/// The name of a file or a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// What bore the name before the first operation.
+    /// What had the name before the first operation.
     pub initial: Initial,
-    /// Its path from the root that all names share, `.` for that root itself. It has no empty component, no `.` or `..`.
+    /// The path from the common root of all names, which itself is `.`. It has no empty component, no `.` and no `..`.
     pub path: Vec<u8>,
 }
 
-/// What bore a name before the first operation on it.
+/// What had a name before the first operation on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initial {
     /// Nothing.
     Absent,
     /// A directory.
     Directory,
-    /// A file of so many bytes.
+    /// A file of this many bytes.
     Bytes(u64),
 }
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// When it began, in nanoseconds since the recording did.
+    /// When it began, in nanoseconds from the start of the recording.
     pub begin_ns: u64,
     /// How long it took in nanoseconds, if that is known.
     pub took_ns: Option<u64>,
-    /// Who did it, from 0 on, below [`THREADS_MAX`].
+    /// The thread that made it, from 0 on, below [`THREADS_MAX`].
     pub thread: u32,
-    /// What.
+    /// The operation.
     pub operation: Operation,
-    /// It failed.
+    /// Whether it failed.
     pub failed: bool,
 }
 
-/// What was done. `file` and the like are indexes of [`Trace::names`]; lengths and offsets are bytes.
+/// The kind of operation. `file` and similar fields are indexes of [`Trace::names`]. Lengths and offsets are in bytes.
 #[allow(missing_docs, reason = "the line above tells what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// A file was opened.
     Open { file: u32 },
-    /// A file was made, or cut to nothing.
+    /// A file was created, or truncated to 0 bytes.
     Create { file: u32 },
-    /// `length` bytes were asked for and `got` came.
+    /// `length` bytes were asked for, and `got` bytes were read.
     Read {
         file: u32,
         offset: u64,
         length: u32,
         got: u32,
-        /// In one call with the read before it of the same thread.
+        /// Whether it was in one call with the same thread's read before it.
         together: bool,
     },
     /// Bytes were written.
     Write { file: u32, offset: u64, length: u32 },
-    /// What was written was brought to stable storage.
+    /// Written data was brought to stable storage.
     Sync { file: u32 },
-    /// A file got another length.
+    /// The size of a file was set.
     Truncate { file: u32, length: u64 },
-    /// Attributes were asked for.
+    /// Attributes were read.
     Stat { file: u32 },
-    /// Attributes other than the length were changed.
+    /// Attributes other than the size were changed.
     Attributes { file: u32 },
     /// A directory was listed.
     List { file: u32 },
-    /// A directory was made.
+    /// A directory was created.
     Mkdir { file: u32 },
     /// A directory was removed.
     Rmdir { file: u32 },
     /// A file was removed.
     Remove { file: u32 },
-    /// A name was changed.
+    /// A file or directory was renamed.
     Rename { from: u32, to: u32 },
-    /// A file got a further name.
+    /// A file got another name (a hard link).
     Link { from: u32, to: u32 },
 }
 
 impl Entry {
-    /// Whether a trace may have it: [`Trace::parse`] refuses the line of an entry that has larger numbers.
+    /// Whether an entry is within the limits. [`Trace::parse`] refuses the line of one that is not.
     pub fn fits(&self) -> bool {
         let times = self.begin_ns.max(self.took_ns.unwrap_or(0));
         let range = |offset, length| offset <= OFFSET_MAX && length <= LENGTH_MAX;
@@ -135,7 +135,7 @@ impl Entry {
 }
 
 impl Operation {
-    /// As lines have it.
+    /// The word in a line.
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",
@@ -158,7 +158,7 @@ impl Operation {
         }
     }
 
-    /// The name that it is about first, and the second if there is one.
+    /// The name that the operation is about, and the second one if there is one.
     pub fn names(&self) -> (u32, Option<u32>) {
         match *self {
             Self::Open { file }
@@ -186,11 +186,11 @@ impl Operation {
     }
 }
 
-/// A line that is not of the format.
+/// A line that does not have the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct TraceError {
-    /// Its number, from 1 on.
+    /// Its number, starting at 1.
     pub line: usize,
     /// What is wrong.
     pub what: String,
@@ -200,7 +200,7 @@ impl Trace {
     /// Reads a trace from its text.
     ///
     /// # Errors
-    /// The first line that is not of the format.
+    /// The first line that does not have the format.
     pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
         let mut parser = Parser::default();
         text.split(|byte| *byte == b'\n')
@@ -208,16 +208,15 @@ impl Trace {
         Ok(parser.trace)
     }
 
-    /// Reads a trace line by line: its text is not held in memory.
+    /// Reads a trace line by line, without holding its text in memory.
     ///
     /// # Errors
-    /// `InvalidData` with a [`TraceError`] for the first line that is not of the format; else what `input` could not be read
-    /// for.
+    /// `InvalidData` with a [`TraceError`] for the first line that does not have the format, or the error of `input`.
     pub fn read(mut input: impl BufRead) -> io::Result<Self> {
         let (mut parser, mut line) = (Parser::default(), Vec::new());
         loop {
             line.clear();
-            // With its end, one byte more than a line may have.
+            // With its end, a line may have one byte more.
             let most = LINE_MAX as u64 + 2;
             let bytes = input.by_ref().take(most).read_until(b'\n', &mut line)?;
             if bytes == 0 && parser.lines > 0 {
@@ -230,14 +229,14 @@ impl Trace {
     }
 }
 
-/// What is known after some lines of a trace.
+/// The state after some lines of a trace.
 struct Parser {
     trace: Trace,
-    /// Lines that were taken.
+    /// Number of lines parsed.
     lines: usize,
     /// Bytes of all paths.
     path_bytes: usize,
-    /// The file of each thread's last operation, where that was a read that another may be together with.
+    /// For each thread, the file of its last operation if that was a read that another may continue.
     reads: [Option<u32>; THREADS_MAX as usize],
 }
 
@@ -253,7 +252,7 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// Takes the next line, without its end.
+    /// Parses the next line, without its end.
     fn line(&mut self, line: &[u8]) -> Result<(), TraceError> {
         self.lines += 1;
         let taken = match std::str::from_utf8(line) {
@@ -273,7 +272,7 @@ impl Parser {
         taken.map_err(|what| TraceError { line, what })
     }
 
-    /// Takes a line that is neither empty nor a comment.
+    /// Parses a line that is neither empty nor a comment.
     fn content(&mut self, text: &str) -> Result<(), String> {
         if let Some(name) = text.strip_prefix("name ") {
             let name = self.trace.name(name)?;
@@ -434,7 +433,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Digits alone: no sign.
+/// Digits only, without a sign.
 fn number_of(word: &str, what: &str, most: u64) -> Result<u64, String> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     match word.parse() {
@@ -443,7 +442,7 @@ fn number_of(word: &str, what: &str, most: u64) -> Result<u64, String> {
     }
 }
 
-/// The path of its text, if it may be one.
+/// Decodes and checks a path.
 fn decoded(text: &str) -> Result<Vec<u8>, String> {
     let (mut path, bytes) = (Vec::with_capacity(text.len()), text.as_bytes());
     let digit = |at: usize| {
@@ -477,7 +476,8 @@ fn is_path(path: &[u8]) -> bool {
     path == b"." || (path.len() <= PATH_MAX && path.split(|byte| *byte == b'/').all(component))
 }
 
-/// The path that names have: components alone, joined by `/`. `..` takes one away. `None`: too long, or it has a NUL.
+/// The normal form of a path: components only, joined by `/`. `..` removes one. `None` if the path is too long or
+/// contains a NUL.
 pub fn path_of(path: &[u8]) -> Option<Vec<u8>> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|byte| *byte == b'/') {

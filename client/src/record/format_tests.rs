@@ -210,7 +210,7 @@ proptest! {
         if let Some(place) = good.get_mut(at + 14) {
             *place = byte;
         }
-        // Whatever is taken can be told again.
+        // Everything that is accepted can be written again.
         if let Ok(trace) = Trace::parse(&good) {
             prop_assert_eq!(Trace::parse(trace.to_string().as_bytes()), Ok(trace));
         }

@@ -1,4 +1,4 @@
-//! Traces of what a client does, to be replayed by `odafs bench replay`.
+//! Traces of what a client does, which `odafs bench replay` replays.
 //!
 //! ```no_run
 //! use odafs::{Client, Options, record::{Names, Recorder}};

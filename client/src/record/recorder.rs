@@ -1,8 +1,8 @@
 //! Writes a trace while a client works.
 //!
-//! Operations become lines under a lock, in a chunk of memory. A thread of the recorder's own writes full chunks. Where it
-//! does not keep up, operations are left out and counted: nobody waits for a disk, and memory is bounded. The operations of
-//! one call are noted together, or all of them are left out.
+//! Operations become lines in a chunk of memory, under a lock. The recorder's own thread writes full chunks. If it does
+//! not keep up, operations are left out and counted, so that nobody waits for a disk and memory is bounded. The
+//! operations of one call are all recorded or all left out.
 
 use super::format::{
     BYTES_MAX, ENTRIES_MAX, Entry, HEADER, Initial, NAMES_MAX, Name, Operation, PATHS_MAX,
@@ -24,21 +24,21 @@ use std::{
     thread::{JoinHandle, ThreadId},
 };
 
-/// Bytes of a chunk when it is given to the thread that writes.
+/// Length in bytes at which a chunk goes to the writing thread.
 const CHUNK: usize = 64 << 10;
-/// No further chunk is given to that thread while so many bytes wait for it.
+/// While this many bytes wait for that thread, it gets no further chunk.
 const WAITING_MAX: usize = 2 << 20;
-/// Names that a recorder knows, at most: it keeps them in memory.
+/// The most names of a recorder, which keeps them in memory.
 const NAMES_KEPT: usize = if NAMES_MAX < 100_000 {
     NAMES_MAX
 } else {
     100_000
 };
 
-/// What a trace tells of names.
+/// What a trace reveals of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Names {
-    /// A random code for each component of a path: which names share a directory can be seen, and no more.
+    /// A random code for each component of a path. The trace shows which names share a directory, and nothing more.
     #[default]
     Hashed,
     /// Names as they are.
@@ -48,17 +48,17 @@ pub enum Names {
 /// What a recorder has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded {
-    /// Operations in the trace.
+    /// Number of operations in the trace.
     pub operations: u64,
-    /// Operations that are not: the writing did not keep up or failed, or there were more operations, threads or names, or
-    /// longer paths, lengths or offsets, than a trace may have.
+    /// Number of operations that are not in the trace: writing did not keep up or failed, or the trace's limits for
+    /// operations, threads, names, paths, lengths or offsets were exceeded.
     pub left_out: u64,
 }
 
-/// Records what clients do: [`Options::record`](crate::Options::record). Clones record to the same trace, and so do all
-/// clients that are given one of them.
+/// Records what clients do: [`Options::record`](crate::Options::record). All clones record to the same trace, and so do
+/// all clients that use one of them.
 ///
-/// The trace is whole after [`finish`](Self::finish), or when the last clone is gone.
+/// The trace is complete after [`finish`](Self::finish), or when the last clone is dropped.
 #[derive(Clone)]
 pub struct Recorder(Arc<Inner>);
 
@@ -67,18 +67,19 @@ struct Inner {
     names: Names,
     codes: RandomState,
     state: Mutex<State>,
-    /// How the recording ended. Whoever ends it holds this lock while the rest is written, and not that of `state`.
+    /// The result of the recording. The caller that ends it holds this lock, and not that of `state`, while the rest is
+    /// written.
     ended: Mutex<Option<Result<Recorded, Arc<io::Error>>>>,
 }
 
 struct State {
     chunk: String,
     chunks: Option<Sender<String>>,
-    /// Bytes of the chunks that are not written yet.
+    /// Bytes of the chunks that are not yet written.
     waiting: Arc<AtomicUsize>,
     writer: Option<JoinHandle<io::Result<()>>>,
     names: HashMap<Vec<u8>, u32>,
-    /// Bytes of all paths that the trace shows.
+    /// Bytes of all paths in the trace.
     path_bytes: usize,
     threads: HashMap<ThreadId, u32>,
     recorded: Recorded,
@@ -88,12 +89,12 @@ impl Recorder {
     /// Records to a new file.
     ///
     /// # Errors
-    /// The file exists already, or cannot be made.
+    /// The file already exists, or cannot be created.
     pub fn create(path: impl AsRef<Path>, names: Names) -> io::Result<Self> {
         Self::to(File::create_new(path)?, names)
     }
 
-    /// Records to `writer`, which a thread of the recorder's writes to.
+    /// Records to `writer`, on a thread of the recorder.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -125,17 +126,17 @@ impl Recorder {
         })))
     }
 
-    /// Ends the trace: all that was recorded is written. What is done afterwards is not recorded. Called again, it waits
-    /// for the first call and returns the same.
+    /// Ends the trace, and writes everything that was recorded. Later operations are not recorded. A second call waits
+    /// for the first and returns the same.
     ///
     /// # Errors
-    /// Not all of it could be written. What could be is in the trace.
+    /// Not all of it could be written. The trace contains the rest.
     pub fn finish(&self) -> io::Result<Recorded> {
         self.0.finish()
     }
 
-    /// Notes the operations of one call that began then and is over now, all `count` of them or none. `describe` has names
-    /// numbered, with what bore them before.
+    /// Records the operations of one call that began at `began` and has ended: all `count` of them or none. `describe`
+    /// numbers the names, and says what had them before.
     pub(crate) fn note<O: IntoIterator<Item = Operation>>(
         &self,
         began: Nanos,
@@ -170,8 +171,8 @@ pub(crate) struct Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// The number of the name with this path from the export's root; `initial` bore it, if it is new. `None`: no trace has
-    /// such a name, or this one has too many.
+    /// The number of the name with this path from the export's root. `initial` had it, if it is new. `None` if a trace
+    /// cannot have such a name, or this one has too many.
     pub fn number(&mut self, path: &[u8], initial: Initial) -> Option<u32> {
         let path = path_of(path)?;
         if let Some(&number) = self.state.names.get(&path) {
@@ -208,7 +209,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the lines of one call; none of an operation that no trace may have, or of a call with one.
+    /// Writes the lines of one call. An operation that exceeds the limits is left out with its whole call.
     fn write<O: IntoIterator<Item = Operation>>(
         &self,
         state: &mut State,
@@ -238,20 +239,20 @@ impl Inner {
         }
     }
 
-    /// Gives what is left to the thread that writes, and waits for it.
+    /// Gives the rest to the writing thread, and waits for it.
     fn end(&self) -> io::Result<Recorded> {
         let mut state = self.lock();
         let (chunks, writer) = (state.chunks.take(), state.writer.take());
         let (mut chunk, recorded) = (std::mem::take(&mut state.chunk), state.recorded);
         let waiting = Arc::clone(&state.waiting);
-        // Whoever notes an operation now finds that it has ended, and does not wait.
+        // From now on, other callers find that the recording has ended, and do not wait.
         drop(state);
         if recorded.left_out > 0 {
             let _ = writeln!(chunk, "# {} operations were left out", recorded.left_out);
         }
         if let (Some(chunks), Some(writer)) = (chunks, writer) {
             waiting.fetch_add(chunk.len(), Relaxed);
-            // It fails if the thread is gone, whose reason comes next.
+            // This fails if the thread is gone. Its error comes next.
             let _ = chunks.send(chunk);
             drop(chunks);
             let died = |_| Err(io::Error::other("the thread that writes the trace died"));
@@ -272,7 +273,7 @@ impl Inner {
 }
 
 impl State {
-    /// Whether so many further operations may be noted; a full chunk goes to the thread that writes.
+    /// Whether this many further operations may be recorded. A full chunk goes to the writing thread.
     fn has_room(&mut self, count: u64) -> bool {
         if self.recorded.operations + count > ENTRIES_MAX as u64 {
             return false;
@@ -299,7 +300,7 @@ impl State {
         }
     }
 
-    /// This thread's number, if the trace has one for it.
+    /// The number of this thread, if the trace has one for it.
     fn thread(&mut self) -> Option<u32> {
         let (mine, next) = (std::thread::current().id(), self.threads.len() as u32);
         if let Some(&number) = self.threads.get(&mine) {
@@ -315,7 +316,7 @@ impl State {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // An error was told when it came.
+        // The error was reported when it occurred.
         let _ = self.finish();
     }
 }
@@ -340,7 +341,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Bytes of a read or write as an operation has them. What does not fit is more than a trace may have, too.
+/// The bytes of a read or write as an operation stores them. What does not fit exceeds the limits of a trace, too.
 pub(crate) fn length_of(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -351,7 +352,7 @@ mod tests {
     use super::*;
     use std::sync::Condvar;
 
-    /// What was written, and whether writing is held up.
+    /// What was written, and whether writing is blocked.
     type Written = (Vec<u8>, bool);
 
     #[derive(Clone, Default)]
@@ -474,7 +475,7 @@ mod tests {
             let recorder = recorder.clone();
             std::thread::spawn(move || recorder.finish())
         });
-        // The sink is held, so that a recording that holds its lock until all is written never lets it go.
+        // The sink is blocked, so a recording that held its lock until everything is written would never release it.
         let mut tries = 0;
         let state = &recorder.0.state;
         while !state.try_lock().is_ok_and(|state| state.chunks.is_none()) {

@@ -1,4 +1,4 @@
-//! One read and the policy: what the read is told to do, what is counted, and what the policy hears of it.
+//! A single read and the policy: the order that the read gets, what is counted, and what is reported to the policy.
 //!
 //! ```text
 //! ask:    a standing order of the file, or else the policy's own
@@ -6,7 +6,7 @@
 //! tell:   what came of it, and the file's standing order is written down anew
 //! ```
 //!
-//! Sans-IO: whoever reads looks at the clock where a read [is timed](AskedRead::is_timed).
+//! This does no IO. The reader reads the clock if its read [is timed](AskedRead::is_timed).
 
 use super::{
     order::{Choice, Orders, Purpose, RouteOrder, SizeClass},
@@ -14,48 +14,48 @@ use super::{
 };
 use crate::shard::Tick;
 
-/// One read in so many is timed where it takes no system call and nobody else.
+/// One read in this many is timed if it involves neither a system call nor anybody else.
 pub const QUICK_TIMED_ONE_IN: u32 = 64;
-/// One read in so many that the server has a part in.
+/// One read in this many is timed if the server takes part in it.
 pub const TIMED_ONE_IN: u32 = 16;
 
-/// Reads of this class and longer ones are all timed: the clock is nothing beside them.
+/// All reads of this class and of longer ones are timed, because reading the clock is cheap beside them.
 const LONG: usize = 4;
 
-/// What one read was told to do.
+/// The order of one read.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedRead {
-    /// Its class.
+    /// The size class.
     pub class: SizeClass,
-    /// What it is to do.
+    /// The order.
     pub order: RouteOrder,
     timed: bool,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Debug, Clone, Copy)]
 pub enum ReadOutcome<'o> {
-    /// The data cache had it.
+    /// A hit in the data cache.
     Hit,
-    /// It was read by this route; by RPC whatever the order, where there was no reference.
+    /// The page was read by this route. It is RPC, whatever the order, if there was no reference.
     Read(Choice),
-    /// Direct tries were refused: for each, how long it took where that was measured.
+    /// Direct reads were refused. For each, the time in nanoseconds if it was measured.
     Refused(&'o [Option<u64>]),
 }
 
-/// What the policy is to be told.
+/// A report to the policy.
 #[derive(Debug, Clone, Copy)]
 pub struct News<'o> {
     asked: AskedRead,
     outcome: ReadOutcome<'o>,
-    /// How long the read took, if that counts.
+    /// How long the read took in nanoseconds, if that counts.
     took_ns: Option<u64>,
     reads: u32,
     hits: u32,
 }
 
 impl AskedRead {
-    /// By the standing order, if there is one.
+    /// The order of a read with a standing order.
     #[inline]
     pub fn standing(orders: &Orders, tick: &Tick, class: SizeClass) -> Option<Self> {
         let order = orders.get(class)?;
@@ -72,7 +72,7 @@ impl AskedRead {
         })
     }
 
-    /// By the policy, where there is none.
+    /// The order of a read that asks the policy.
     pub fn of_policy(
         policy: &mut Policy,
         record: &mut Record,
@@ -86,13 +86,13 @@ impl AskedRead {
         }
     }
 
-    /// The policy will be told of it, and of how long it took.
+    /// Whether to time this read and report it to the policy.
     #[inline]
     pub fn is_timed(&self) -> bool {
         self.timed
     }
 
-    /// Counts what came of it. What the policy is to be told now, if anything.
+    /// Counts the result. Returns a report if one is due now.
     #[inline]
     pub fn count<'o>(
         &self,
@@ -110,7 +110,7 @@ impl AskedRead {
         let alone = self.order.purpose != Purpose::Standing;
         let (reads, hits) = (tick.reads.get(), tick.hits.get());
         match outcome {
-            // What other reads have counted is not this one's to tell: it takes another route.
+            // The reads that others have counted took another route, so this read does not report them.
             ReadOutcome::Read(_) if alone => {
                 news.reads = 1;
                 return Some(news);
@@ -120,7 +120,8 @@ impl AskedRead {
                 return Some(news);
             }
             ReadOutcome::Refused(_) if alone => return Some(news),
-            // It weighs against those since the last time, which do not wait to be told until one is timed.
+            // Compare refusals with all successful reads since the last report. Those are reported now and do not wait
+            // for a timed read.
             ReadOutcome::Refused(_) => {
                 news.reads = reads - tick.told.get().min(reads);
                 tick.told.set(reads);
@@ -136,7 +137,7 @@ impl AskedRead {
         }
         news.reads += reads - tick.told.get().min(reads);
         news.hits += hits;
-        // Whichever was due, both are: else each would look at the clock until the other is.
+        // Reset both countdowns, or else every read would be timed until the other is due.
         tick.reads.set(0);
         tick.told.set(0);
         tick.hits.set(0);
@@ -145,7 +146,7 @@ impl AskedRead {
 }
 
 impl News<'_> {
-    /// Tells it, and writes down what the file's reads of this class do from now on.
+    /// Reports to the policy, and stores the file's standing order for this class.
     pub fn tell(&self, policy: &mut Policy, record: &mut Record, orders: &Orders, now_ns: u64) {
         let AskedRead { class, order, .. } = self.asked;
         let ordered = (order.choice, order.purpose);
@@ -172,7 +173,7 @@ impl News<'_> {
         orders.set(class, policy.standing(record, class));
     }
 
-    /// Reads by the standing order before this one, of which nothing was told yet.
+    /// Earlier reads by the standing order that have not been reported yet.
     fn tell_untold(&self, policy: &mut Policy, record: &mut Record, now_ns: u64) {
         let (class, choice) = (self.asked.class, self.asked.order.choice);
         let standing = (choice, Purpose::Standing);

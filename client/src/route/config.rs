@@ -1,23 +1,23 @@
-//! Constants of the policy.
+//! The constants of the policy.
 
-/// Constants of the policy.
+/// The constants of the policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// Direct tries after which a count has decayed to 1/e.
+    /// Number of direct reads after which a count has decayed to 1/e.
     pub horizon_tries: f64,
-    /// Direct tries of a probe.
+    /// Number of direct reads in a probe.
     pub probe_tries: u8,
-    /// Thousandths of the time of reads that trials and probes may cost.
+    /// How much of the time of reads trials and probes may cost, in thousandths.
     pub trial_permille: u64,
-    /// A challenger must be cheaper by so many thousandths.
+    /// How much cheaper a challenger must be to win, in thousandths.
     pub better_permille: u64,
-    /// Time spent reading between two trials: at first, and at most while nothing changes.
+    /// Time spent reading between two trials, in nanoseconds: at first, and at most while nothing changes.
     pub trial_interval_ns: (u64, u64),
     /// Longest interval between probes, in nanoseconds of RPC time.
     pub probe_interval_ns_max: u64,
-    /// Idle files probe after this time, however few RPCs they made.
+    /// Time after which an idle file is probed, however few RPCs it had.
     pub idle_ns: u64,
-    /// A probe must show this ratio.
+    /// The benefit/cost ratio that a probe must reach, in thousandths.
     pub return_ratio: f64,
 }
 
@@ -36,12 +36,12 @@ impl Default for Config {
     }
 }
 
-/// From 0 to 1, so that many files and clients do not probe in step (splitmix64).
+/// A random number from 0 to 1 (splitmix64), so that files and clients do not all probe at the same time.
 #[derive(Debug)]
 pub struct Jitter(pub u64);
 
 impl Jitter {
-    /// The next one.
+    /// The next random number.
     pub fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -1,13 +1,14 @@
-//! What something costs: the last timed runs of it, summed up so that a preempted thread or a cold start says little.
+//! Costs: a summary of the last timed runs of something, on which a preempted thread or a cold start has little
+//! influence.
 
-/// Samples kept.
+/// Number of samples to keep.
 const WINDOW: usize = 64;
-/// A sample counts as no more than so many times the median.
+/// A sample counts as at most this many times the median.
 const CLIP: u32 = 8;
-/// Samples that a judgement needs.
+/// Number of samples that a judgement needs.
 const ENOUGH: usize = 6;
 
-/// A time, but no more than a few times the mean: one preempted read is not much time spent reading.
+/// A time, limited to a few times the mean, so that one preempted read does not count as much time spent reading.
 pub fn clipped(ns: u64, mean_ns: Option<f64>) -> u64 {
     mean_ns.map_or(ns, |mean_ns| ns.min(mean_ns as u64 * u64::from(CLIP)))
 }
@@ -20,12 +21,12 @@ pub struct Cost {
     next: usize,
 }
 
-/// What a [`Cost`] comes to.
+/// The summary of a [`Cost`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The mean, in nanoseconds.
+    /// The mean in nanoseconds.
     pub mean_ns: f64,
-    /// Its standard error.
+    /// The standard error of the mean.
     pub error_ns: f64,
 }
 
@@ -40,15 +41,15 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// One run took so long.
+    /// Adds a run that took this long.
     pub fn add(&mut self, ns: u64) {
         self.samples[self.next] = u32::try_from(ns).unwrap_or(u32::MAX);
         self.next = (self.next + 1) % WINDOW;
         self.held = (self.held + 1).min(WINDOW);
     }
 
-    /// Forgets what is older than the last `fresh` runs, if those took longer or shorter by this factor: it is of another
-    /// time.
+    /// Forgets runs older than the last `fresh` ones if these took longer or shorter by this factor, because the older
+    /// ones then belong to the past.
     pub fn forget_if_changed(&mut self, fresh: usize, factor: f64) {
         let (Some(now), Some(all)) = (self.median_of_last(fresh), self.estimate()) else {
             return;
@@ -79,8 +80,8 @@ impl Cost {
         sorted.get(last / 2).copied()
     }
 
-    /// The clipped mean, once there are enough samples: the highest in sixteen is left out, and none counts as more
-    /// than eight times the median. So one outlier of any height is nothing, and a tail that keeps coming counts.
+    /// The clipped mean, once there are enough samples. It leaves out the highest in sixteen, and counts none as more
+    /// than eight times the median. So one outlier has no influence, however high it is, and a persistent tail does.
     pub fn estimate(&self) -> Option<Estimate> {
         if self.held < ENOUGH {
             return None;
@@ -101,7 +102,7 @@ impl Cost {
     }
 }
 
-/// A decayed mean of what is timed now and then. The first sample, and any outlier, gives way to what comes after.
+/// The decayed mean of something that is timed now and then. The first sample and outliers give way to later samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mean {
     ns: f64,
@@ -109,13 +110,13 @@ pub struct Mean {
     faded: u32,
 }
 
-/// Samples from which a mean can be built on.
+/// Number of samples that make a reliable mean.
 const SETTLED: u32 = 4;
-/// Looks without a sample after which a mean is of another time.
+/// Number of looks without a sample after which a mean is outdated.
 const FADED: u32 = 256;
 
 impl Mean {
-    /// One run took so long.
+    /// Adds a run that took this long.
     pub fn add(&mut self, ns: u64) {
         let ns = ns as f64;
         self.faded = 0;
@@ -124,7 +125,7 @@ impl Mean {
             self.ns = ns;
             return;
         }
-        // Far below the mean: the mean is the outlier.
+        // The sample is far below the mean, so the mean is the outlier.
         if self.samples < 16 && ns * 4.0 < self.ns {
             self.ns = ns;
             return;
@@ -133,12 +134,12 @@ impl Mean {
         self.ns += (ns.min(self.ns * 4.0 + 1.0) - self.ns) * weight;
     }
 
-    /// What it stands at, once there are a few samples.
+    /// The mean, once there are enough samples.
     pub fn settled(&self) -> Option<f64> {
         (self.samples >= SETTLED).then_some(self.ns)
     }
 
-    /// It was looked at, and will not be measured for now. After some time of that it is forgotten.
+    /// Records that the mean was used and will not be measured for now. After enough of these, the mean is forgotten.
     pub fn fade(&mut self) {
         self.faded += 1;
         if self.faded >= FADED {
@@ -146,7 +147,7 @@ impl Mean {
         }
     }
 
-    /// What it stands at, in nanoseconds.
+    /// The mean in nanoseconds.
     pub fn known(&self) -> Option<f64> {
         (self.samples > 0).then_some(self.ns)
     }

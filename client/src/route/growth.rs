@@ -1,47 +1,50 @@
-//! How much memory the data cache may take for now.
+//! How much memory the data cache may take.
 //!
-//! Memory is an investment: taking it costs once, its frame is used again and again, and nobody knows for how long. So it
-//! is bought on the savings that it would have brought. Each read that misses earns a share of what a hit would have
-//! saved it, times the chance of one; memory is taken while that pays for it, at the price that it had of late. Growth so
-//! costs no more than that share of what the reads before would have saved, however dear the memory turns out to be.
+//! Memory is an investment. Taking it costs once, its frame is used again and again, and nobody knows for how long. So
+//! the cache pays for memory with the savings that it would have brought. Each read that misses earns a share of what a
+//! hit would have saved, times the chance of a hit. The cache takes memory as far as that pays for it at the recent
+//! price. So growth costs no more than that share of what earlier reads would have saved, however expensive memory
+//! turns out to be.
 
-/// Part of what hits would have saved that growth may take.
+/// The part of the possible savings by hits that growth may spend.
 const OF_SAVED: f64 = 0.5;
-/// Part of the time of reads, while nobody knows the chance of a hit: over a network that pays for each page that is read.
+/// The part of the time of reads that growth may spend while the chance of a hit is unknown. Over a network, this pays
+/// for each page that is read.
 const OF_READS: f64 = 0.125;
-/// What a frame of memory costs, until it was taken.
+/// The assumed cost of a frame of memory, in nanoseconds, until one has been taken.
 const FRAME_NS: f64 = 2_500.0;
-/// Frames that may be taken before anything was read: a small file is kept from its first read on.
+/// Number of frames that may be taken before anything was read, so that a small file is kept from its first read on.
 const FIRST: f64 = 256.0;
-/// Frames after which one has decayed to half in the price.
+/// Number of frames after which one has decayed to half in the price.
 const HALF: f64 = 256.0;
-/// Frames that may be taken at once, until so many were.
+/// Number of frames that may be taken at once, until so many have been.
 const TRIED: u32 = 64;
-/// Growth waits until it can pay for so many frames, and then takes them one after another: neighbours in a file that is
-/// read in order become neighbours in memory, where the processor fetches the next one ahead.
+/// Growth waits until it can pay for this many frames, and then takes them one after another. Neighbours in a file that
+/// is read in order so become neighbours in memory, where the processor prefetches the next one.
 const RUN: u32 = 128;
-/// It waits no longer than until it has earned this.
+/// Growth waits no longer than until it has earned this.
 const RUN_NS: f64 = 1_000_000.0;
-/// A run ends with this part of it left over: what is earned meanwhile would draw it out, a few frames now and a few then.
+/// A run ends when this part of it is left. Otherwise the earnings of the meantime would prolong it by a few frames at
+/// a time.
 const REST: u32 = 4;
-/// Frames of the largest page, 64 KiB.
+/// Number of frames of the largest page, 64 KiB.
 const PAGE_FRAMES: u32 = 16;
-/// A frame that took longer was not dear: its thread was suspended.
+/// A frame that took longer than this was not expensive: its thread was suspended.
 const FRAME_NS_MAX: f64 = 1_000_000.0;
-/// More than this is neither saved up, for it was earned in another time, nor owed, for a thread that was suspended says
-/// nothing of the price.
+/// The largest balance, in either direction. More savings would belong to the past; more debts would come from a
+/// suspended thread, which says nothing about the price.
 const BALANCE_NS_MAX: f64 = 20_000_000.0;
 
 /// What growth has earned and spent.
 #[derive(Debug)]
 pub struct Growth {
     balance_ns: f64,
-    /// Frames taken of late, and what they took.
+    /// Frames taken lately, and how long they took.
     frames: f64,
     frames_ns: f64,
-    /// Frames that may still be taken as a trial of the price.
+    /// Number of frames that may still be taken to find out the price.
     untried: u32,
-    /// A run of frames is being taken.
+    /// Whether a run of frames is being taken.
     running: bool,
 }
 
@@ -58,7 +61,8 @@ impl Default for Growth {
 }
 
 impl Growth {
-    /// `count` reads missed and took `read_ns` each. With this chance, if it is known, each would have saved `saved_ns`.
+    /// Records `count` reads that missed and took `read_ns` each. With this chance of a hit, if it is known, a hit
+    /// would have saved `saved_ns`.
     pub fn missed(&mut self, count: u32, read_ns: f64, saved_ns: f64, chance: Option<f64>) {
         let each_ns = match chance {
             Some(chance) => chance * saved_ns.max(0.0) * OF_SAVED,
@@ -67,7 +71,7 @@ impl Growth {
         self.balance_ns = (self.balance_ns + each_ns * f64::from(count)).min(BALANCE_NS_MAX);
     }
 
-    /// So many frames were taken, in so long.
+    /// Records that this many frames were taken, in this time.
     pub fn took(&mut self, frames: u32, ns: u64) {
         self.untried = self.untried.saturating_sub(frames);
         let (frames, ns) = (f64::from(frames), ns as f64);
@@ -77,7 +81,7 @@ impl Growth {
         self.frames_ns = self.frames_ns * keep + ns.min(frames * FRAME_NS_MAX);
     }
 
-    /// Frames that may be taken now.
+    /// Number of frames that may be taken now.
     pub fn frames(&mut self) -> u32 {
         let price_ns = (self.frames_ns / self.frames).max(1.0);
         let frames = (self.balance_ns / price_ns).max(0.0) as u32;
@@ -90,12 +94,12 @@ impl Growth {
         }
         match self.untried {
             0 => frames,
-            // Never less than the largest page takes.
+            // Never fewer than the largest page needs.
             untried => frames.min(untried.max(PAGE_FRAMES)),
         }
     }
 
-    /// Does the balance, which is good for so many frames, pay for this part of a run?
+    /// Whether the balance, which pays for this many frames, pays for this part of a run.
     fn pays_for(&self, frames: u32, part: u32) -> bool {
         frames >= RUN / part || (frames > 0 && self.balance_ns >= RUN_NS / f64::from(part))
     }
@@ -105,7 +109,8 @@ impl Growth {
 mod tests {
     use super::*;
 
-    /// What growth took of the time of so many reads of 1 us, where a hit saves half of it, at this price of a frame.
+    /// How much of the time of these reads growth took. Reads take 1 us, a hit saves half of that, and a frame has this
+    /// price.
     fn spent_ns(reads: u32, chance: Option<f64>, price_ns: impl Fn(u32) -> u64) -> (f64, u32) {
         let mut growth = Growth::default();
         let (mut spent_ns, mut taken) = (0, 0);
@@ -135,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A reader that goes on and on: which of the pages that it missed were kept.
+    /// A reader that never stops: which of the pages that it missed were kept.
     #[test]
     fn what_is_read_in_order_is_kept_in_runs() {
         for chance in [Some(1.0), Some(0.2), None] {
@@ -155,7 +160,7 @@ mod tests {
         }
     }
 
-    /// One frame in 500 waits for 10 ms.
+    /// One frame in 500 takes 10 ms.
     #[test]
     fn what_is_dear_now_and_then_is_paid_for_in_full() {
         let dear_at_times = |n: u32| if n % 500 == 7 { 10_000_000 } else { 200 };
@@ -169,7 +174,7 @@ mod tests {
         assert_eq!(f64::from(taken), FIRST);
     }
 
-    /// Whatever is left to try, a page finds room for all its frames at once.
+    /// However few frames are left for trying, a page finds room for all its frames at once.
     #[test]
     fn large_pages_get_on() {
         let mut growth = Growth::default();

@@ -1,34 +1,34 @@
-//! Whether a page that was read is worth keeping in the data cache.
+//! Whether to keep a page that was read in the data cache.
 //!
 //! ```text
 //! keep where  chance x (T_route - T_hit)  >  (1 - chance) x (T_put + T_look + T_whole)
 //! ```
 //!
-//! `chance` is the chance that a read finds its page, were all pages kept. A hit saves the route's time; a miss costs a
-//! look, the copy into the cache, and what it takes to fetch the whole page where less was asked for. A read of several
-//! pages looks for each of them and copies each. What it takes to give the cache memory is paid once, and apart:
+//! `chance` is the chance that a read would find its page if all pages were kept. A hit saves the time of the route. A
+//! miss costs a lookup, the copy into the cache, and the extra time to fetch the whole page if less was wanted. A read
+//! of several pages looks each of them up and copies each. Memory for the cache is paid for once and separately:
 //! [`super::growth`].
 
 use super::{cost::Mean, growth::Growth, order::CLASSES};
 
-/// A hit, for each page until one was timed: a copy of a page from memory.
+/// Time of a hit for each page, until one was timed: a copy of a page from memory.
 const HIT_NS: f64 = 500.0;
-/// Keeping a page, until it was timed: another copy.
+/// Time to keep a page, until one was timed: another copy.
 const PUT_NS: f64 = 250.0;
-/// A look that finds nothing: a line from memory.
+/// Time of a lookup that finds nothing: one cache line from memory.
 const LOOK_NS: f64 = 60.0;
 /// The chance of a hit, until it is known.
 const CHANCE: f64 = 0.25;
-/// What must be won or lost, in parts of the route's time, before the choice changes.
+/// How much must be won or lost before the choice changes, as a part of the route's time.
 const MARGIN: f64 = 0.05;
 
-/// What is known of the data cache.
+/// What is known about the data cache.
 #[derive(Debug)]
 pub struct Keep {
     page_bytes: usize,
     hits: [Mean; CLASSES],
     put: Mean,
-    /// Pages of a read; none while that is not known.
+    /// Number of pages of a read, or none if that is not known.
     pages: [Mean; CLASSES],
     keeps: [bool; CLASSES],
     chance: Option<f64>,
@@ -36,7 +36,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Nothing is known yet of a cache with pages of so many bytes.
+    /// Nothing is known yet about a cache with pages of this size in bytes.
     pub fn of_pages(page_bytes: usize) -> Self {
         Self {
             page_bytes,
@@ -49,32 +49,33 @@ impl Keep {
         }
     }
 
-    /// A hit of this class took so long.
+    /// A hit of this class took this long.
     pub fn hit(&mut self, class: usize, ns: u64) {
         self.hits[class].add(ns);
     }
 
-    /// Keeping a page took so long, in memory that the cache had.
+    /// Keeping a page took this long, in memory that the cache already had.
     pub fn put(&mut self, ns: u64) {
         self.put.add(ns);
     }
 
-    /// A read of this class was of so many pages.
+    /// A read of this class had this many pages.
     pub fn spans(&mut self, class: usize, pages: u32) {
-        // A read of nothing says nothing.
+        // A read of no pages says nothing.
         if pages > 0 {
             self.pages[class].add(pages.into());
         }
     }
 
-    /// Pages of a read of this class; as long as none came, what is likely.
+    /// Number of pages of a read of this class. While none came, the likely number.
     pub fn pages(&self, class: usize) -> f64 {
-        // Those of the longest read of the class; where there is no longest one, of four times the class before.
+        // That of the longest read of the class. The last class has no longest read; assume four times the class
+        // before.
         let likely = || ((256usize << (2 * class)) / self.page_bytes.max(1)).max(1) as f64;
         self.pages[class].known().unwrap_or_else(likely)
     }
 
-    /// `count` reads of this class, whose pages are kept, were no hits and took so long each.
+    /// `count` reads of this class, whose pages are kept, missed and took this long each.
     pub fn missed(&mut self, class: usize, count: u32, read_ns: u64) {
         if self.keeps[class] {
             let read_ns = read_ns as f64;
@@ -83,12 +84,12 @@ impl Keep {
         }
     }
 
-    /// The cache took memory for so many frames, in so long.
+    /// The cache took memory for this many frames in this time.
     pub fn grew(&mut self, frames: u32, ns: u64) {
         self.growth.took(frames, ns);
     }
 
-    /// Frames that it may take memory for now.
+    /// Number of frames for which the cache may take memory now.
     pub fn may_grow(&mut self) -> u32 {
         self.growth.frames()
     }
@@ -98,12 +99,12 @@ impl Keep {
         timed.unwrap_or_else(|| route_ns.min(HIT_NS * self.pages(class)))
     }
 
-    /// The chance of a hit, were all pages kept; `None` while it is not known.
+    /// The chance of a hit if all pages were kept, or `None` while it is not known.
     pub fn set_chance(&mut self, chance: Option<f64>) {
         self.chance = chance;
     }
 
-    /// What a read takes in the mean, where pages are kept that come by a route which takes `route_ns`.
+    /// The mean time of a read where pages are kept and a miss takes `route_ns`.
     pub fn mean_ns(&self, class: usize, route_ns: f64) -> f64 {
         let chance = self.chance.unwrap_or(CHANCE);
         let hit_ns = self.hit_guess_ns(class, route_ns);
@@ -111,13 +112,13 @@ impl Keep {
         chance * hit_ns + (1.0 - chance) * (route_ns + put_ns)
     }
 
-    /// What a hit takes, if one was timed.
+    /// The time of a hit, if one was timed.
     pub fn hit_ns(&self, class: usize) -> Option<f64> {
         self.hits[class].known()
     }
 
-    /// Is a page to be kept that a call of this class reads by a route which takes `route_ns`, and `page_ns` for a whole
-    /// page?
+    /// Whether to keep a page that a read of this class gets by a route that takes `route_ns`, or `page_ns` for a whole
+    /// page.
     pub fn decide(&mut self, class: usize, route_ns: f64, page_ns: f64) -> bool {
         let hit_ns = self.hit_guess_ns(class, route_ns);
         let put_ns = self.put.settled().unwrap_or(PUT_NS);
@@ -130,7 +131,7 @@ impl Keep {
         let keeps = &mut self.keeps[class];
         *keeps = won - lost > if *keeps { -margin } else { margin };
         if !*keeps {
-            // Neither is measured while nothing is kept, and what was may have been a busy minute's.
+            // Neither is measured while nothing is kept, and old values may come from a busy minute.
             self.hits[class].fade();
             self.put.fade();
         }
@@ -181,7 +182,7 @@ mod tests {
         // 1 MiB by RPC over a network, 1.2 us a page.
         assert!(!long(0.25, 300_000.0));
         assert!(long(0.9, 300_000.0));
-        // Each page by a call of its own.
+        // Each page by its own call.
         assert!(long(0.25, 2_000_000.0));
     }
 
@@ -202,7 +203,7 @@ mod tests {
     fn a_choice_stands_while_little_is_to_be_won() {
         let mut keep = with_chance(0.5);
         assert!(keep.decide(2, 2000.0, 2000.0));
-        // Where both cost the same, what was chosen stays.
+        // If both cost the same, the earlier choice stays.
         let even_ns = HIT_NS + PUT_NS + LOOK_NS;
         assert!(keep.decide(2, even_ns, even_ns));
         assert!(!Keep::of_pages(4096).decide(3, even_ns, even_ns));

@@ -1,8 +1,8 @@
-//! What a read is told to do, and where that is written down for those who may not wait for the policy.
+//! The order of a read, and where the standing orders are stored for reads that must not wait for the policy.
 
 use odafs_fabric::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Size classes, by the bytes of a call: up to 256, 1 Ki, 4 Ki, 16 Ki, 64 Ki, and above.
+/// The size classes, by the bytes of a call: up to 256, 1 Ki, 4 Ki, 16 Ki, 64 Ki, and above.
 pub const CLASSES: usize = 6;
 
 /// A size class: an index below [`CLASSES`].
@@ -10,7 +10,7 @@ pub const CLASSES: usize = 6;
 pub struct SizeClass(u8);
 
 impl SizeClass {
-    /// The class of calls for so many bytes.
+    /// The class of calls for this many bytes.
     pub fn of(bytes: usize) -> Self {
         let above_256 = (bytes.saturating_sub(1) >> 8) as u64;
         let class = (u64::BITS - above_256.leading_zeros()).div_ceil(2);
@@ -23,7 +23,7 @@ impl SizeClass {
         Self(index as u8)
     }
 
-    /// Its index.
+    /// The index of the class.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -32,59 +32,59 @@ impl SizeClass {
 /// The route of a read that misses the data cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// Ask the server.
+    /// Call the server.
     #[default]
     Rpc,
-    /// Have the server's NIC check and move the page.
+    /// Let the server's NIC engine check and move the page.
     Guarded,
     /// Read the server's memory, then the stamp.
     OneSided,
 }
 
 impl Choice {
-    /// All of them, by [`index`](Self::index).
+    /// All routes, by their [`index`](Self::index).
     pub const ALL: [Self; 3] = [Self::Rpc, Self::Guarded, Self::OneSided];
 
-    /// Its number.
+    /// The index of the route.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Does it need a reference?
+    /// Whether the route needs a reference.
     pub const fn is_direct(self) -> bool {
         !matches!(self, Self::Rpc)
     }
 }
 
-/// What a read is to do.
+/// The order of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteOrder {
     /// The route.
     pub choice: Choice,
-    /// Look into the data cache first, and keep what is read.
+    /// Whether to look into the data cache first, and to keep what is read.
     pub keeps: bool,
-    /// Calls ask for references: direct reads are the rule, or may be soon.
+    /// Whether calls ask for references, because direct reads are the rule or may soon be.
     pub learns: bool,
-    /// Why this route.
+    /// Why the read takes this route.
     pub purpose: Purpose,
 }
 
-/// Why a read takes the route that it takes.
+/// Why a read takes its route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// The route is the cheapest as far as is known, or the caller's wish.
+    /// The route is the cheapest one as far as is known, or the one that the caller asked for.
     Standing,
-    /// To compare two routes. The first reads after a change of route warm it up and are not measured.
+    /// Two routes are being compared. The first reads after a change of route warm it up and are not measured.
     Trial {
-        /// Its time counts.
+        /// Whether the time of this read counts.
         measured: bool,
     },
-    /// To see whether direct reads of this file are still refused.
+    /// The read finds out whether direct reads of this file are still refused.
     Probe,
 }
 
 impl RouteOrder {
-    /// A standing order.
+    /// A standing order by this route.
     pub const fn standing(choice: Choice, keeps: bool) -> Self {
         Self {
             choice,
@@ -95,7 +95,7 @@ impl RouteOrder {
     }
 }
 
-/// The standing orders for one file, by size class: a read that finds one there asks nobody.
+/// The standing orders of one file by size class. A read that finds one here asks nobody.
 #[derive(Debug)]
 pub struct Orders([AtomicU32; CLASSES]);
 
@@ -110,7 +110,7 @@ impl Orders {
         orders
     }
 
-    /// Writes an order down; `None`: the policy is to be asked at each read.
+    /// Stores an order. With `None`, each read asks the policy.
     pub fn set(&self, class: SizeClass, order: Option<RouteOrder>) {
         let word = order.map_or(ASK, |order| {
             order.choice as u32 | if order.keeps { KEEPS } else { 0 }

@@ -1,20 +1,21 @@
 //! Which route pays: the cost-benefit policy of paper 004, section III-B, with costs that are compared side by side.
 //!
-//! Two questions are kept apart.
+//! The policy keeps two questions apart.
 //!
-//! - **What does each route cost?** That is the server's, and a size class's ([`super::trial`]). Now and then a trial
-//!   compares the standing route with a challenger, which takes over where it is cheaper by more than
-//!   [`Config::better_permille`] and more than chance explains. A trial costs what the slower route takes longer; the
-//!   next one comes when that is no more than [`Config::trial_permille`] of the time spent reading, later while nothing
+//! - **What does each route cost?** The answer is kept for each server and size class ([`super::trial`]). Now and then
+//!   a trial compares the standing route with a challenger. The challenger wins if it is cheaper by more than
+//!   [`Config::better_permille`] and by more than chance explains. A trial costs the extra time of the slower route.
+//!   The next one comes when that is at most [`Config::trial_permille`] of the time spent reading; later while nothing
 //!   changes, and soon when the standing route has become slower.
-//! - **Is a file's memory too restless?** That is the file's ([`super::refusals`]): refusals are counted, and direct reads
-//!   go on while the paper's ratio is above one.
+//! - **Does a file's memory change too often?** The answer is kept for each file ([`super::refusals`]). Refusals are
+//!   counted, and direct reads go on while the paper's ratio is above one.
 //!
-//! What it can lose against reading by RPC alone: at each change for the worse at most what
+//! Against reading by RPC alone, the policy can lose: at each change for the worse, at most what
 //! [`Config::horizon_tries`] direct reads save (`W ln(1 + G/S) S <= W G`, with G the gain of a direct read and S the
-//! cost of a refusal), what is read between two trials, and for trials and probes their share of the time.
+//! cost of a refusal); the reads between two trials; and the share of time of trials and probes.
 //!
-//! Sans-IO: it is told the time, and its jitter comes from a seed. The same inputs give the same choices.
+//! The policy does no IO. It is told the time, and its jitter comes from a seed, so the same inputs give the same
+//! choices.
 
 use super::{
     config::{Config, Jitter},
@@ -26,15 +27,15 @@ use super::{
 };
 use odafs_common::direct::Feedback;
 
-/// One-sided reads that take no longer for a page are loads from memory.
+/// One-sided reads that take no longer than this for a page are loads from memory.
 const LOADS_NS: f64 = 2_000.0;
-/// Pages of a small file.
+/// Number of pages of a small file.
 const SMALL_PAGES: f64 = 16.0;
 
-/// What the policy knows, for one file and size class.
+/// The terms of the policy for one file and size class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Explanation {
-    /// Benefit over cost; infinite while nothing was refused.
+    /// Benefit / cost. Infinite while nothing was refused.
     pub ratio: f64,
     /// Decayed count of direct reads that completed.
     pub completed: f64,
@@ -42,20 +43,20 @@ pub struct Explanation {
     pub refused: f64,
     /// Time of a read by RPC, in nanoseconds.
     pub rpc_ns: f64,
-    /// Time of a read by the best direct route.
+    /// Time of a read by the best direct route, in nanoseconds.
     pub direct_ns: f64,
-    /// Time of a direct read that was refused, up to the refusal.
+    /// Time of a direct read up to its refusal, in nanoseconds.
     pub stale_ns: f64,
 }
 
-/// The policy towards one server.
+/// The policy for one server.
 #[derive(Debug)]
 pub struct Policy {
     config: Config,
     classes: [Class; CLASSES],
     stale: [Mean; CLASSES],
     server: Record,
-    /// The data cache, if there is one: which pages are kept, and the class of a page.
+    /// The data cache, if there is one: which pages to keep, and the class of a page.
     cache: Option<(Keep, SizeClass)>,
     jitter: Jitter,
     settled: Settled,
@@ -64,11 +65,11 @@ pub struct Policy {
     trials: u64,
 }
 
-/// What the policy keeps for one file.
+/// The policy's record of one file.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
     refusals: [Refusals; CLASSES],
-    /// [`Settled::generation`] when this record last looked.
+    /// [`Settled::generation`] at the last look.
     settled_seen: u32,
 }
 
@@ -79,7 +80,8 @@ struct Settled {
 }
 
 impl Policy {
-    /// A policy that knows nothing yet. Pages of `cached` bytes may be kept; `None`: there is no data cache.
+    /// A policy that knows nothing yet. `cached` is the size of the data cache's pages in bytes, or `None` without a
+    /// cache.
     pub fn new(config: Config, seed: u64, cached: Option<usize>) -> Self {
         let mut policy = Self {
             config,
@@ -97,8 +99,8 @@ impl Policy {
         policy
     }
 
-    /// From now on there are this route and those before it in [`Choice::ALL`]. `mapped`: one-sided reads are loads from
-    /// memory; else each page that is read directly costs a request.
+    /// Sets the available routes: this one and those before it in [`Choice::ALL`]. With `mapped`, one-sided reads are
+    /// loads from memory; otherwise each page that is read directly costs a request.
     pub fn grant(&mut self, most: Choice, mapped: bool) {
         for (n, class) in self.classes.iter_mut().enumerate() {
             // One call brings many pages.
@@ -108,7 +110,7 @@ impl Policy {
         }
     }
 
-    /// The record of a file just opened: it starts from what its server is known for.
+    /// The record of a newly opened file. It starts from what is known about its server.
     pub fn record(&self) -> Record {
         Record {
             refusals: self.server.refusals.map(Refusals::scaled),
@@ -116,7 +118,7 @@ impl Policy {
         }
     }
 
-    /// The standing order of a file; `None`: each read has to ask.
+    /// The standing order of a file, or `None` if each read must ask.
     pub fn standing(&mut self, file: &Record, class: SizeClass) -> Option<RouteOrder> {
         let costs = &self.classes[class.index()];
         let choice = match file.refusals[class.index()].leave() {
@@ -127,7 +129,7 @@ impl Policy {
         Some(RouteOrder::standing(choice, self.keeps(class, choice)))
     }
 
-    /// What a read of this class does, where there is no standing order.
+    /// The order of a read of this class, if there is no standing order.
     pub fn order(&mut self, file: &mut Record, class: SizeClass, now_ns: u64) -> RouteOrder {
         let refusals = &mut file.refusals[class.index()];
         let leave = refusals.leave();
@@ -148,13 +150,13 @@ impl Policy {
         RouteOrder {
             choice,
             keeps: !trial && self.keeps(class, choice),
-            // A probe needs references that are fresh.
+            // A probe needs fresh references.
             learns: choice.is_direct() || leave == Leave::Probe,
             purpose,
         }
     }
 
-    /// `count` reads completed by a direct route; `sample_ns` is how long one of them took, if it was timed.
+    /// `count` reads were completed by a direct route. `sample_ns` is the time of one of them, if it was timed.
     pub fn completed(
         &mut self,
         file: &mut Record,
@@ -169,7 +171,7 @@ impl Policy {
         self.judge(file, class, now_ns);
     }
 
-    /// A direct read was refused; `sample_ns` is how long that took, if it was timed.
+    /// A direct read was refused. `sample_ns` is how long that took, if it was timed.
     pub fn refused(
         &mut self,
         file: &mut Record,
@@ -189,13 +191,13 @@ impl Policy {
         self.judge(file, class, now_ns);
     }
 
-    /// How long a refusal took, where the route is not the policy's to choose.
+    /// Records how long a refusal took, where the policy does not choose the route.
     pub fn refusal_took(&mut self, class: SizeClass, ns: u64) {
         self.stale[class.index()].add(ns);
     }
 
-    /// `count` reads went by RPC; `sample_ns` is how long one of them took, if it was timed. Those that were to go
-    /// otherwise had no reference.
+    /// `count` reads went by RPC. `sample_ns` is the time of one of them, if it was timed. Those that had another order
+    /// had no reference.
     pub fn by_rpc(
         &mut self,
         file: &mut Record,
@@ -230,7 +232,7 @@ impl Policy {
         self.probes += u64::from(probes);
     }
 
-    /// The data cache had the pages of `count` reads; `sample_ns` is how long one of them took, if it was timed.
+    /// The data cache had the pages of `count` reads. `sample_ns` is the time of one of them, if it was timed.
     pub fn hit(
         &mut self,
         file: &mut Record,
@@ -254,21 +256,21 @@ impl Policy {
         }
     }
 
-    /// A read of this class was of so many pages.
+    /// A read of this class had this many pages.
     pub fn spans(&mut self, class: SizeClass, pages: u32) {
         if let Some((keep, _)) = &mut self.cache {
             keep.spans(class.index(), pages);
         }
     }
 
-    /// Keeping a page took so long, in memory that the cache had.
+    /// Keeping a page took this long, in memory that the cache already had.
     pub fn put(&mut self, ns: u64) {
         if let Some((keep, _)) = &mut self.cache {
             keep.put(ns);
         }
     }
 
-    /// The data cache took memory for so many frames, in so long. For how many may it take some now?
+    /// The data cache took memory for this many frames, in this time. Returns for how many more it may take memory now.
     pub fn grew(&mut self, frames: u32, ns: u64) -> u32 {
         let Some((keep, _)) = &mut self.cache else {
             return 0;
@@ -279,14 +281,15 @@ impl Policy {
         keep.may_grow()
     }
 
-    /// The chance that a read hits, were all pages kept.
+    /// The chance that a read would hit if all pages were kept.
     pub fn set_chance(&mut self, chance: Option<f64>) {
         if let Some((keep, _)) = &mut self.cache {
             keep.set_chance(chance);
         }
     }
 
-    /// What the server said about its cache. Once it has settled after evictions, files on RPC probe at once.
+    /// What the server reports about its cache. Once the cache has settled after evictions, files on RPC are probed at
+    /// once.
     pub fn feedback(&mut self, feedback: Feedback) {
         if feedback.evictions_per_second > 0 {
             self.settled.restless = true;
@@ -310,32 +313,32 @@ impl Policy {
         }
     }
 
-    /// What the server as a whole is known for.
+    /// What is known about the server as a whole.
     pub fn explain_server(&self, class: SizeClass) -> Explanation {
         self.explain(&self.server, class)
     }
 
-    /// What a read takes by this route, in nanoseconds, as far as is known.
+    /// The time of a read by this route, in nanoseconds, as far as is known.
     pub fn cost_ns(&self, class: SizeClass, choice: Choice) -> Option<f64> {
         self.classes[class.index()].cost_ns(choice)
     }
 
-    /// What a hit of the data cache takes.
+    /// The time of a hit in the data cache, in nanoseconds.
     pub fn hit_ns(&self, class: SizeClass) -> Option<f64> {
         self.cache.as_ref()?.0.hit_ns(class.index())
     }
 
-    /// Times that the cheapest route changed, or that a file went to RPC for its refusals, or back.
+    /// How often the cheapest route changed, or a file went to RPC because of refusals, or came back.
     pub fn switches(&self) -> u64 {
         self.switches
     }
 
-    /// Probes begun: tries of direct reads of files that were refused too often.
+    /// Number of probes: attempts at direct reads of files that were refused too often.
     pub fn probes(&self) -> u64 {
         self.probes
     }
 
-    /// Trials begun: comparisons of two routes.
+    /// Number of trials: comparisons of two routes.
     pub fn trials(&self) -> u64 {
         self.trials
     }
@@ -347,7 +350,7 @@ impl Policy {
         }
     }
 
-    /// Takes a time in, and lets the time until the next trial pass.
+    /// Adds a time, and lets the time until the next trial pass.
     fn took(
         &mut self,
         file: &Record,
@@ -363,7 +366,7 @@ impl Policy {
                 let verdict = costs.tried(choice, measured, ns);
                 self.conclude(class, verdict);
             }
-            // Not all of it took that route.
+            // Part of the time belongs to another route.
             (Purpose::Trial { .. }, None) => {
                 let verdict = costs.missed();
                 self.conclude(class, verdict);
@@ -414,7 +417,7 @@ impl Policy {
         }
     }
 
-    /// Are pages kept that are read by this route?
+    /// Whether to keep pages that this route reads.
     fn keeps(&mut self, class: SizeClass, choice: Choice) -> bool {
         let cost = |class| self.cost_ns(class, choice);
         let Some((keep, page)) = &self.cache else {
@@ -423,12 +426,12 @@ impl Policy {
         let pages = keep.pages(class.index());
         let guess_ns = match choice {
             Choice::OneSided => 600.0 * pages,
-            // A small file is kept from its first read on; what is longer shows first what it costs.
+            // Keep a small file from its first read on. A longer one must show its cost first.
             Choice::Guarded | Choice::Rpc if pages <= SMALL_PAGES => 5_000.0 * pages,
             Choice::Guarded | Choice::Rpc => 800.0 * pages,
         };
         let route_ns = cost(class).unwrap_or(guess_ns);
-        // The memory of this host is as near as the cache, whatever its first touch takes.
+        // The memory of this host is as near as the cache, whatever the first access to it takes.
         if choice == Choice::OneSided && route_ns < LOADS_NS * pages {
             return false;
         }
@@ -441,8 +444,8 @@ impl Policy {
             .is_some_and(|(keep, _)| keep.decide(class.index(), route_ns, page_ns))
     }
 
-    /// The class's times; what was not measured yet is taken from the nearest class, then guessed so that direct
-    /// reads are tried.
+    /// The times of a class. A time that has not been measured yet comes from the nearest class, or is guessed so that
+    /// direct reads are tried.
     fn known(&self, class: SizeClass) -> Known {
         let here = class.index();
         let nearest = |pick: &dyn Fn(SizeClass) -> Option<f64>| {

@@ -12,7 +12,7 @@
 
 use super::config::{Config, Jitter};
 
-/// One file's direct reads of one size class.
+/// The direct reads of one file in one size class.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusals {
     /// Decayed count of direct reads that completed.
@@ -30,37 +30,37 @@ enum Mode {
         interval_ns: u64,
         since_ns: u64,
     },
-    /// `granted` tries may still begin, `left` have not been heard of yet.
+    /// `granted` more reads may try, and the results of `left` are not known yet.
     Probing {
         granted: u8,
         left: u8,
         completed: u8,
         refused: u8,
         interval_ns: u64,
-        /// RPC time since it began: a try that is never heard of must not keep it open.
+        /// RPC time since the probe began. It ends the probe even if the result of a try never comes.
         spent_ns: u64,
     },
 }
 
-/// What refusals leave of the routes.
+/// The routes that refusals leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
-    /// Any.
+    /// Any route.
     Any,
-    /// RPC.
+    /// RPC only.
     Rpc,
-    /// Some reads are to be tried directly.
+    /// Some reads are to try a direct route.
     Probe,
 }
 
-/// What reads take, in nanoseconds.
+/// The times of reads, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     /// By RPC.
     pub rpc_ns: f64,
-    /// By the direct route that costs least.
+    /// By the cheapest direct route.
     pub direct_ns: f64,
-    /// Up to a refusal.
+    /// Of a direct read, up to its refusal.
     pub stale_ns: f64,
 }
 
@@ -75,7 +75,7 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// The same shares, of few tries.
+    /// Counts with the same ratio, but from few tries.
     #[must_use]
     pub fn scaled(self) -> Self {
         let scale = (8.0 / (self.completed + self.refused).max(1e-9)).min(1.0);
@@ -86,7 +86,7 @@ impl Refusals {
         }
     }
 
-    /// What refusals leave.
+    /// The routes that refusals leave now.
     pub fn leave(&self) -> Leave {
         match self.mode {
             Mode::Free => Leave::Any,
@@ -95,7 +95,7 @@ impl Refusals {
         }
     }
 
-    /// A read asks whether it is to be a try of the probe.
+    /// Whether the next read shall be one of the probe's tries.
     pub fn take_try(&mut self) -> bool {
         match &mut self.mode {
             Mode::Probing { granted, .. } if *granted > 0 => {
@@ -106,19 +106,19 @@ impl Refusals {
         }
     }
 
-    /// A try came to nothing: there was no reference.
+    /// A try had no result, because there was no reference.
     pub fn give_back_try(&mut self) {
         if let Mode::Probing { granted, left, .. } = &mut self.mode {
             *granted = (*granted + 1).min(*left);
         }
     }
 
-    /// Benefit over cost. Without a refusal there is no cost.
+    /// Benefit / cost. Without a refusal there is no cost.
     pub fn ratio(&self, known: &Known) -> f64 {
         ratio(self.completed, self.refused, known)
     }
 
-    /// Direct reads completed, or were refused.
+    /// Direct reads were completed or refused.
     pub fn count(&mut self, horizon_tries: f64, completed: u32, refused: u32) {
         let keep = (-1.0 / horizon_tries).exp();
         let kept = keep.powi((completed + refused).min(1 << 20) as i32);
@@ -139,7 +139,7 @@ impl Refusals {
         }
     }
 
-    /// Must the mode be judged, now that a count has changed?
+    /// Whether to judge the mode, because a count has changed.
     pub fn is_at_issue(&self) -> bool {
         match self.mode {
             Mode::Free => self.refused > 1e-6,
@@ -148,7 +148,7 @@ impl Refusals {
         }
     }
 
-    /// Moves the mode on. True if direct reads are given up, or taken up again.
+    /// Changes the mode if it must. Returns true if direct reads were given up or taken up again.
     pub fn judge(
         &mut self,
         known: &Known,
@@ -184,8 +184,8 @@ impl Refusals {
         }
     }
 
-    /// RPCs took so long, and `settled` says that the server's cache has settled since the last ones. True if a probe
-    /// begins.
+    /// RPCs took this long. `settled` says whether the server's cache has settled since the last ones. Returns true if
+    /// a probe begins.
     pub fn by_rpc(
         &mut self,
         took_ns: u64,
@@ -233,7 +233,7 @@ impl Refusals {
     }
 }
 
-/// RPC, with an interval that makes the next probe cost no more than its share, and twice the last one.
+/// RPC, with an interval that is twice the last one and makes the next probe cost no more than its share.
 fn back_to_rpc(
     last_ns: Option<u64>,
     known: &Known,

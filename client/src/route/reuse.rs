@@ -1,34 +1,34 @@
 //! The chance that a page is read again while it would still be kept.
 //!
-//! It is asked about pages that may not be kept at all, so a small cache of names stands for the data cache: one page in
-//! some, picked by its name, and as many names as that share of the frames (the spatial sampling of SHARDS, Waldspurger
-//! et al., FAST 2015). What hits there would have hit here.
+//! The question is also about pages that are not kept, so a small cache of names stands for the data cache. It holds a
+//! sample of the pages, picked by their names, and as many names as that share of the frames (the spatial sampling of
+//! SHARDS, Waldspurger et al., FAST 2015). A hit there would have been a hit in the data cache.
 
 use crate::cache::Shadow;
 use odafs_fabric::sync::Mutex;
 
-/// Names that are kept: enough that chance moves the answer by a few hundredths.
+/// Number of names to keep. It is large enough that chance changes the answer by a few hundredths only.
 const NAMES: usize = 256;
-/// Reads of picked pages that an answer needs.
+/// Number of reads of sampled pages that an answer needs.
 const ENOUGH: u32 = 16;
-/// Reads after which one has decayed to 1/e.
+/// Number of reads after which one has decayed to 1/e.
 const HORIZON: f64 = 256.0;
 
-/// Which page of which version of a file.
+/// A page of a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageName {
     /// Number of the file.
     pub file: u64,
-    /// Generation of its pages.
+    /// Generation of the file's pages.
     pub generation: u64,
     /// Index of the page.
     pub page: u64,
 }
 
-/// What is known of reads to come from those that were.
+/// An estimate of future reads from past ones.
 #[derive(Debug)]
 pub struct Reuse {
-    /// One page in so many is picked.
+    /// One page in this many is sampled.
     one_in: u64,
     picked: Mutex<Picked>,
 }
@@ -41,7 +41,7 @@ struct Picked {
 }
 
 impl Reuse {
-    /// For a cache of so many frames.
+    /// For a cache of this many frames.
     pub fn new(frames: usize) -> Self {
         let one_in = (frames / NAMES).max(1);
         Self {
@@ -59,26 +59,26 @@ impl Reuse {
     pub fn note(&self, name: PageName) {
         let mixed = (name.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ name.page)
             .wrapping_mul(0xd6e8_feb8_6659_fd93);
-        // The high half, scaled: no division on the way of a read.
+        // Scale the high half, which needs no division on the path of a read.
         if (mixed >> 32) * self.one_in < 1 << 32 {
             self.picked.lock().note(mixed, name.generation);
         }
     }
 
-    /// The cache has so many frames from now on.
+    /// The cache has this many frames from now on.
     pub fn set_frames(&self, frames: usize) {
         let names = names(frames, self.one_in);
         self.picked.lock().names.set_capacity(names);
     }
 
-    /// The chance that a read hits, were all pages kept; `None` while too little is known.
+    /// The chance that a read would hit if all pages were kept, or `None` while too little is known.
     pub fn chance(&self) -> Option<f64> {
         let picked = self.picked.lock();
         (picked.seen >= ENOUGH).then_some(picked.chance)
     }
 }
 
-/// Names that stand for so many frames.
+/// The number of names that stand for this many frames.
 fn names(frames: usize, one_in: u64) -> u32 {
     u32::try_from(frames as u64 / one_in).map_or(u32::MAX, |names| names.max(1))
 }
@@ -88,7 +88,7 @@ impl Picked {
         let full = self.names.is_full();
         let name = page ^ (page >> 32) ^ generation.wrapping_mul(0xa076_1d64_78bd_642f);
         let hit = self.names.read(name.wrapping_mul(0xe703_7ed1_a0b4_28db));
-        // A page that was never read says nothing, as long as there was room for all that were.
+        // As long as there was room for all pages, one that was never read before says nothing.
         if hit || full {
             self.seen = self.seen.saturating_add(1);
             let weight = 1.0 / f64::from(self.seen).min(HORIZON);
@@ -114,7 +114,7 @@ mod tests {
         reuse.chance()
     }
 
-    /// Evenly from so many pages.
+    /// Evenly from this many pages.
     fn uniform(pages: u64) -> impl Iterator<Item = u64> {
         let mut dice = 88_172_645_463_325_252u64;
         (0..400_000).map(move |_| {

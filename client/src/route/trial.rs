@@ -1,8 +1,8 @@
 //! What the routes of one size class cost at one server, and the trials that compare them.
 //!
-//! In a trial two routes take turns for a few reads each, all timed alike. The first reads after each change of route
-//! are not measured: a server that sleeps, a cold cache, a connection that has to be made are no route's cost. The data
-//! cache is passed over meanwhile, so that its worth can be told from what the routes cost.
+//! In a trial, two routes take turns of a few reads each, all timed alike. The first reads after each change of route
+//! are not measured, because no route shall pay for a server that sleeps, a cold cache or a new connection. Meanwhile
+//! reads bypass the data cache, so that its worth can be told from the costs of the routes.
 
 use super::{
     config::Config,
@@ -10,43 +10,43 @@ use super::{
     order::Choice,
 };
 
-/// Reads of one route in a row during a trial.
+/// Number of consecutive reads by one route during a trial.
 const TURN: u32 = 8;
-/// Of those, the first that are not measured: in a trial's first turn, and in the others.
+/// Number of reads at the start of a turn that are not measured: in the first turn, and in the others.
 const WARM_UP: [u32; 2] = [4, 2];
-/// Reads of a trial.
+/// Number of reads in a trial.
 pub const TRIAL_READS: u32 = 4 * TURN;
-/// Reads of a trial that could not take the route that they were to take: with more it ends.
+/// A trial ends when more reads than this could not take the route that they were to take.
 const MISSED_MAX: u32 = 2 * TRIAL_READS;
-/// A trial that was not finished after this time ends.
+/// A trial that is not finished after this time ends.
 const TRIAL_NS_MAX: u64 = 2_000_000_000;
-/// A trial ends after half of its reads when the challenger takes so many times as long.
+/// A trial ends after half of its reads if the challenger takes this many times as long.
 const HOPELESS: u64 = 4;
-/// The standing route has changed when its time is off by this factor, in so many samples more than not.
+/// The standing route has changed when its time is off by this factor, in this many samples more than it is not.
 const DRIFT: (f64, u32) = (1.5, 6);
 
-/// One value for each route.
+/// A value for each route.
 type ByRoute<T> = [T; Choice::ALL.len()];
 
-/// A size class, at one server.
+/// A size class at one server.
 #[derive(Debug, Default)]
 pub struct Class {
-    /// The route that costs least, refusals apart.
+    /// The cheapest route, without regard to refusals.
     best: Choice,
     granted: ByRoute<bool>,
-    /// What trials have measured.
+    /// The measurements of trials.
     costs: ByRoute<Cost>,
-    /// What those came to when they were last judged.
+    /// The summaries of those measurements at the last judgement.
     judged_ns: ByRoute<Option<f64>>,
-    /// What other reads took: good enough until there was a trial.
+    /// The times of other reads, which are good enough until there is a trial.
     rough: ByRoute<Mean>,
     due: ByRoute<Due>,
     trial: Option<Trial>,
-    /// Samples of the standing route that were off, less those that were not.
+    /// Number of samples of the standing route that were off, less the number of those that were not.
     drift: u32,
 }
 
-/// When a route is tried next, in nanoseconds of time spent reading.
+/// When to try a route next, in nanoseconds of time spent reading.
 #[derive(Debug, Default, Clone, Copy)]
 struct Due {
     left_ns: u64,
@@ -62,16 +62,16 @@ struct Trial {
     missed: u32,
     measured: ByRoute<u32>,
     measured_ns: ByRoute<u64>,
-    /// What each read would have taken without the trial, where that is not what the standing route takes.
+    /// How long each read would have taken without the trial, if that is not the time of the standing route.
     instead_ns: Option<u64>,
-    /// Time of all reads, and how many those were.
+    /// The time of all reads, and their number.
     took_ns: u64,
     reads: u32,
 }
 
 impl Class {
-    /// From now on there are these routes. `first` is taken until trials have shown another to be cheaper: the most direct
-    /// one, or what is known beforehand to be better, and then the others can wait.
+    /// Sets the available routes. `first` is taken until trials have shown that another is cheaper: the most direct
+    /// one, or one that is known to be better. In the latter case, the others can wait.
     pub fn grant(&mut self, most: Choice, first: Choice, config: &Config) {
         let (shortest_ns, longest_ns) = config.trial_interval_ns;
         let first_ns = if first == most {
@@ -91,12 +91,12 @@ impl Class {
         }; Choice::ALL.len()];
     }
 
-    /// The route that costs least, refusals apart.
+    /// The cheapest route, without regard to refusals.
     pub fn best(&self) -> Choice {
         self.best
     }
 
-    /// The direct route that costs least; RPC where none is granted.
+    /// The cheapest direct route, or RPC if none is granted.
     pub fn best_direct(&self) -> Choice {
         if self.best.is_direct() {
             return self.best;
@@ -108,29 +108,29 @@ impl Class {
             .unwrap_or(Choice::Rpc)
     }
 
-    /// What a read takes by this route, in nanoseconds, as far as is known.
+    /// The time of a read by this route, in nanoseconds, as far as is known.
     pub fn cost_ns(&self, choice: Choice) -> Option<f64> {
         self.judged_ns[choice.index()].or_else(|| self.rough[choice.index()].known())
     }
 
-    /// Is a trial under way?
+    /// Whether a trial is under way.
     pub fn on_trial(&self) -> bool {
         self.trial.is_some()
     }
 
-    /// The route of the next read of a trial, and whether its time counts.
+    /// The route of the trial's next read, and whether its time counts.
     pub fn next_of_trial(&mut self) -> Option<(Choice, bool)> {
         self.trial.as_mut().map(Trial::next)
     }
 
-    /// A trial that takes too long is over; what it has measured counts.
+    /// Ends a trial that takes too long. Its measurements count.
     pub fn expired(&mut self, now_ns: u64) -> Option<Verdict> {
         let trial = self.trial?;
         let lasts_ns = now_ns.saturating_sub(trial.began_ns);
         (lasts_ns >= TRIAL_NS_MAX).then_some(Verdict(trial))
     }
 
-    /// A read of the trial took so long.
+    /// A read of the trial took this long.
     pub fn tried(&mut self, choice: Choice, measured: bool, ns: u64) -> Option<Verdict> {
         let trial = self.trial.as_mut()?;
         trial.took(choice, measured, ns);
@@ -150,7 +150,8 @@ impl Class {
         (trial.missed >= MISSED_MAX).then_some(Verdict(trial))
     }
 
-    /// `count` reads took this route, one of which took so long. True if it is the standing one, and a trial may begin.
+    /// `count` reads took this route, and one of them took this long. Returns true if the route is the standing one,
+    /// and a trial may begin.
     pub fn took(&mut self, choice: Choice, count: u32, ns: u64) -> bool {
         self.rough[choice.index()].add(ns);
         if self.best != choice {
@@ -173,7 +174,7 @@ impl Class {
         self.passed(clipped(ns, judged_ns) * u64::from(count))
     }
 
-    /// Reads took so long. True if a trial may begin.
+    /// Reads took this long. Returns true if a trial may begin.
     pub fn passed(&mut self, ns: u64) -> bool {
         for due in &mut self.due {
             due.left_ns = due.left_ns.saturating_sub(ns);
@@ -181,13 +182,13 @@ impl Class {
         self.trial.is_none()
     }
 
-    /// Begins a trial, if one is due. `instead_ns` is what a read takes now, if that is not what the best route takes.
+    /// Begins a trial if one is due. `instead_ns` is the time of a read now, if that is not the time of the best route.
     pub fn begin_trial(&mut self, instead_ns: Option<u64>, now_ns: u64) -> bool {
         let due = |choice: &Choice| {
             let waited = self.due[choice.index()].left_ns == 0;
             *choice != self.best && self.granted[choice.index()] && waited
         };
-        // The one with the shortest interval has been tried least.
+        // The route with the shortest interval has been tried least.
         let interval = |choice: &Choice| self.due[choice.index()].interval_ns;
         let challenger = Choice::ALL.into_iter().filter(due).min_by_key(interval);
         let trial = challenger.map(|challenger| Trial {
@@ -198,7 +199,8 @@ impl Class {
         trial.is_some()
     }
 
-    /// A trial is over: who is cheaper, and when is the next? `jitter` is from 0 to 1. True if the best route has changed.
+    /// Ends a trial: decides which route is cheaper and when the next trial is due. `jitter` is from 0 to 1. Returns
+    /// true if the best route has changed.
     pub fn conclude(&mut self, Verdict(trial): Verdict, config: &Config, jitter: f64) -> bool {
         self.trial = None;
         let pair = [trial.challenger, trial.standing];
@@ -242,7 +244,7 @@ impl Class {
     }
 }
 
-/// A trial that is over, and is to be [concluded](Class::conclude).
+/// A finished trial, which [`Class::conclude`] evaluates.
 #[derive(Debug)]
 pub struct Verdict(Trial);
 
@@ -287,7 +289,7 @@ impl Trial {
         self.measured_ns[choice.index()].checked_div(self.measured[choice.index()].into())
     }
 
-    /// All its reads have been given out, or it is plain already how it ends.
+    /// Whether all reads have been given out, or the result is already plain.
     fn is_over(&self) -> bool {
         let means = self
             .mean_ns(self.challenger)
@@ -296,7 +298,7 @@ impl Trial {
         self.given >= TRIAL_READS || self.given >= 2 * TURN && hopeless
     }
 
-    /// What its reads took longer than they would have without it.
+    /// How much longer the trial's reads took than without it.
     fn excess_ns(&self) -> u64 {
         let standing_ns = || self.mean_ns(self.standing).unwrap_or(0);
         let instead_ns = self.instead_ns.unwrap_or_else(standing_ns);

@@ -1,7 +1,7 @@
-//! What reads ask the policy, and what they tell it.
+//! What reads ask the policy, and what they report to it.
 //!
-//! A standing order is an atomic word of the file. One read in some is timed, and told together with those since: so
-//! the policy's lock and the clock are on the way of few.
+//! A standing order is an atomic word of the file. One read in several is timed, and reported together with the untimed
+//! ones before it, so few reads take the policy's lock or read the clock.
 
 use super::Shared;
 use crate::{
@@ -23,12 +23,12 @@ use odafs_fabric::clock::{self, Nanos};
 pub struct TimedRead {
     asked: route::AskedRead,
     shard: Shard,
-    /// When it began, if it is timed.
+    /// When the read began, if it is timed.
     began: Option<Nanos>,
 }
 
 impl TimedRead {
-    /// What it is to do.
+    /// The order.
     #[inline]
     pub fn order(&self) -> &RouteOrder {
         &self.asked.order
@@ -40,13 +40,13 @@ impl TimedRead {
         self.shard
     }
 
-    /// Will the policy be told of it alone?
+    /// Whether the policy will hear of this read alone.
     #[inline]
     pub fn is_timed(&self) -> bool {
         self.asked.is_timed()
     }
 
-    /// How long it has taken so far, if it is timed.
+    /// How long the read has taken so far, in nanoseconds, if it is timed.
     #[inline]
     pub fn took_ns(&self) -> Option<u64> {
         self.began.map(|began| clock::now().since(began).0)
@@ -72,7 +72,7 @@ impl Shared {
         }
     }
 
-    /// The policy is to choose among what this session grants, and RPC.
+    /// Lets the policy choose among RPC and the routes that this session grants.
     pub(super) fn grant(&self, session: &Session) {
         let most = match session.one_sided {
             true => Choice::OneSided,
@@ -81,14 +81,14 @@ impl Shared {
         self.policy.lock().grant(most, session.view.is_some());
     }
 
-    /// What a read of this class is to do.
+    /// The order of a read of this class.
     #[inline]
     pub fn ask(&self, file: &FileState, class: SizeClass) -> TimedRead {
         self.standing(file, class)
             .unwrap_or_else(|| self.ask_policy(file, class))
     }
 
-    /// What it is to do, where the policy need not be asked.
+    /// The order, if the policy need not be asked.
     #[inline]
     pub fn standing(&self, file: &FileState, class: SizeClass) -> Option<TimedRead> {
         let shard = Shard::mine();
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// A read of one page was served from the data cache, with so many bytes.
+    /// The data cache served a read of one page, with this many bytes.
     #[inline]
     pub fn was_hit(&self, file: &FileState, asked: &TimedRead, bytes: usize) {
         let counts = self.shards.counts(asked.shard);
@@ -134,7 +134,7 @@ impl Shared {
         self.tell(file, asked, ReadOutcome::Hit, asked.took_ns(), 1);
     }
 
-    /// A read of one page was served so.
+    /// A read of one page was served in this way.
     #[inline]
     pub fn was_read(&self, file: &FileState, asked: &TimedRead, fetched: &Fetched) {
         let counts = self.shards.counts(asked.shard);
@@ -144,7 +144,7 @@ impl Shared {
         self.tell(file, asked, outcome, fetched.took_ns, 1);
     }
 
-    /// What a batch of requests came to. Its time counts only where all of it took one route.
+    /// Reports the results of a batch of requests. Its time counts only if all of it took one route.
     pub fn tell_batch(
         &self,
         file: &FileState,

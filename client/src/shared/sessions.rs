@@ -1,4 +1,4 @@
-//! The client's session with its server: opened, looked after, let go of and opened again.
+//! The client's session with its server: opening, keeping, dropping and opening again.
 
 use super::Shared;
 use crate::{
@@ -17,12 +17,12 @@ use odafs_fabric::{
     },
 };
 
-/// The present session, and what is known of those before.
+/// The present session, and what is known about earlier ones.
 #[derive(Default)]
 pub struct Sessions {
-    /// Number of the present session; 0 without one. It moves after the directory was emptied for it.
+    /// Number of the present session, or 0 without one. It changes after the directory was emptied for the new session.
     number: AtomicU64,
-    /// Life of the server that the last session belonged to; 0 before the first.
+    /// Life word of the server of the last session, or 0 before the first.
     life: AtomicU64,
     present: Mutex<Present>,
     /// Held by the thread that opens a session.
@@ -39,7 +39,7 @@ struct Opening {
     opened: u64,
     not_before: Nanos,
     failures: u32,
-    /// Sessions in a row that were of no use.
+    /// Number of useless sessions in a row.
     useless: u32,
 }
 
@@ -61,27 +61,26 @@ impl Shared {
             }),
         };
         if let Link::NfsTcp(_) = self.calls.link() {
-            return not_granted(
-                "nfs:// URLs are for RPC alone (use odafs+shm:// or odafs://)".into(),
-            );
+            return not_granted("nfs:// carries calls only (use odafs+shm:// or odafs://)".into());
         }
         match self.open_session(&mut self.sessions.opening.lock()) {
             Ok(session) if self.options.route == Route::OneSided && !session.one_sided => not_granted(
-                "it grants guarded reads only (over networks serve with `--direct one-sided`; on shm root and the serving user \
-                 get it, and those of `--one-sided-for`, and take it only from a server of root or of their own)"
+                "it grants this client guarded reads only (over networks, the server needs `--direct one-sided`; on shm, it \
+                 grants them to root, to its own user and to those of `--one-sided-for`, and clients accept them only from a \
+                 server of root or of their own user)"
                     .into(),
             ),
             Ok(_) => Ok(()),
             Err(NoSession::NoProgram) => {
                 self.odafs.store(false, Relaxed);
-                not_granted("it does not have the ODAFS program (`odafs serve` has)".into())
+                not_granted("it is not an ODAFS server (`odafs serve`)".into())
             }
             Err(NoSession::Refused(reason)) => not_granted(format!("{reason} (see `odafs serve --direct`)")),
             Err(NoSession::Call(error)) => Err(error.into()),
         }
     }
 
-    /// Is this the present session?
+    /// Whether this is the present session.
     pub fn is_present(&self, session: &Session) -> bool {
         self.sessions.number.load(Acquire) == session.number
     }
@@ -94,7 +93,7 @@ impl Shared {
         self.sessions.present.lock().session.clone()
     }
 
-    /// The present session, looked after: a new one if it is over, new keys if they are due. Never waits for another
+    /// The present session. Opens a new one if it is over, and renews its keys if they are due. Never waits for another
     /// thread that does the same.
     pub fn tended_session(&self) -> Option<Arc<Session>> {
         if self.options.route == Route::Rpc
@@ -128,7 +127,7 @@ impl Shared {
         self.open_session(&mut opening).ok()
     }
 
-    /// Lets go of a session that is over, and of all that came with it.
+    /// Drops a session that is over, and everything that belongs to it.
     pub fn retire(&self, session: &Session) {
         let gone = {
             let mut present = self.sessions.present.lock();
@@ -169,7 +168,8 @@ impl Shared {
                 Ok(session)
             }
             Err(error) => {
-                // 10 ms, doubled up to about a minute: what is refused now may be granted later.
+                // 10 ms, doubled each time up to about a minute, because the server may grant later what it refuses
+                // now.
                 opening.failures = (opening.failures + 1).min(13);
                 opening.not_before = clock::now() + Nanos::from_millis(5 << opening.failures);
                 if let NoSession::NoProgram = error {
@@ -182,8 +182,8 @@ impl Shared {
 }
 
 impl Repeat for Shared {
-    /// The server's cache of duplicate requests tells a repeated call from a new one, within one life of the server.
-    /// Where sessions tell its lives apart, a call is repeated only in the same one.
+    /// The server's duplicate request cache tells a repeated call from a new one, within one boot instance of the
+    /// server. Where sessions reveal the instance, a call is repeated only in the same one.
     fn may_repeat(&self) -> bool {
         let before = self.sessions.life.load(Relaxed);
         if before == 0 {

@@ -4,7 +4,7 @@ use super::check;
 use crate::wire::nfs4::*;
 use crate::wire::xdr::{Decode, Encode, Reader, Writer};
 
-/// The first byte tells callbacks (odd) from calls (even), the rest is a COMPOUND or CB_COMPOUND.
+/// The first byte selects callbacks (odd) or calls (even). The rest is a COMPOUND or CB_COMPOUND.
 pub fn calls(bytes: &[u8]) {
     match bytes.split_first() {
         Some((kind, call)) if kind % 2 == 0 => compound(call),
@@ -60,7 +60,7 @@ fn compound(call: &[u8]) {
     }
 }
 
-/// The first byte tells callbacks (odd) from calls (even), the rest is the reply.
+/// The first byte selects callbacks (odd) or calls (even). The rest is the reply.
 pub fn replies(bytes: &[u8]) {
     let Some((kind, reply)) = bytes.split_first() else {
         return;

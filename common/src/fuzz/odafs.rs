@@ -22,7 +22,7 @@ pub fn args(bytes: &[u8]) {
     }
 }
 
-/// The first byte is the procedure, the rest is its result (NULL: what a server grants a session).
+/// The first byte is the procedure, and the rest is its result (NULL: what a server grants a session).
 pub fn results(bytes: &[u8]) {
     let Some((procedure, result)) = procedure(bytes) else {
         return;

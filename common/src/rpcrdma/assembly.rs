@@ -32,13 +32,13 @@ pub struct Assembly {
     pub length: u32,
     /// What came inline.
     pub inline: Vec<InlinePart>,
-    /// What is to be read.
+    /// What to read.
     pub pulls: Vec<Pull>,
     /// Where in the stream the data of a chunk of their own lie, without padding.
     pub data: Option<Range<u32>>,
 }
 
-/// The read list cannot be what it is for.
+/// The read list does not fit its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadChunks;
 

@@ -1,5 +1,5 @@
-//! The upper-layer binding (RFC 8267, sections 3 to 5): how long replies may be, and what of calls may come apart. What
-//! of replies may travel apart is said by the types: whatever is a [`Payload`](crate::wire::nfs3::Payload).
+//! The upper-layer binding (RFC 8267, sections 3 to 5): the longest replies, and the parts of calls that may come
+//! apart. For replies, the types say what may travel apart: every [`Payload`](crate::wire::nfs3::Payload).
 
 use std::ops::Range;
 
@@ -50,14 +50,14 @@ fn argument(call: &CallHeader<'_>, mut r: Reader<'_>) -> Option<(usize, usize)> 
 /// What a reply takes at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyBound {
-    /// DDP-eligible bytes, where the procedure has such a result.
+    /// DDP-eligible bytes, if the procedure has such a result.
     pub result_max: Option<u32>,
     /// All the rest, RPC header included, in bytes.
     pub reply_max: u32,
 }
 
 impl ReplyBound {
-    /// For results of at most so many bytes, status included, none of them DDP-eligible.
+    /// For results of at most this many bytes, including the status, without DDP-eligible data.
     pub const fn results(bytes: u32) -> Self {
         Self {
             result_max: None,
@@ -85,7 +85,7 @@ const VERIFIER: u32 = 8;
 const LINK_TARGET: u32 = 4096;
 const REFERENCE: u32 = 32;
 const PAGE_REFERENCE: u32 = 8 + REFERENCE;
-/// What GET_REFS says of one range, references apart.
+/// The result of GET_REFS for one range, without references.
 const RANGE: u32 = 4 + 4 + 8 + 8 + 4 + REFERENCE + 4;
 /// Room for lists whose length nobody can know: DUMP and EXPORT.
 const LISTED: u32 = 64 << 10;
@@ -125,8 +125,8 @@ pub fn nfs3(procedure: nfs3::Procedure, count: u32) -> ReplyBound {
     }
 }
 
-/// The bound for a procedure of the ODAFS program. `count` is READ's; `references` are those that READ may bring (none,
-/// if none are wanted) or those that GET_REFS has room for.
+/// The bound for a procedure of the ODAFS program. `count` is READ's. `references` are those that READ may bring (none,
+/// if none are wanted) or those for which GET_REFS has room.
 pub fn odafs(procedure: odafs::Procedure, count: u32, references: u32) -> ReplyBound {
     use odafs::Procedure as P;
     match procedure {
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// The longest result takes what the bound says, to the byte.
+    /// The longest result takes exactly the bound.
     #[track_caller]
     fn exact(procedure: Procedure, longest: &dyn Fn() -> Vec<u8>) {
         let bound = nfs3(procedure, 0);

@@ -4,7 +4,7 @@
 /// How many credits a requester asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPolicy {
-    /// Always so many.
+    /// Always this many.
     Fixed(u32),
     /// More while many calls are under way (figure 10).
     Adaptive(AdaptiveRequests),
@@ -49,7 +49,7 @@ impl RequestPolicy {
 /// How many credits a responder grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantPolicy {
-    /// Always so many.
+    /// Always this many.
     Fixed(u32),
     /// As many as are asked for, as long as there is enough for everybody (figure 11).
     Adaptive(AdaptiveGrants),
@@ -81,7 +81,7 @@ impl AdaptiveGrants {
     fn wanted(&self, requested: u32, posted: u32) -> u32 {
         let average = self.average.min(self.max);
         let wanted = if requested <= posted {
-            // The figure keeps what is posted; above the average, what nobody asks for goes back.
+            // The figure limits what is posted. Above the average, credits that nobody asks for are returned.
             u64::from(posted.min(requested.max(average)))
         } else if requested <= average {
             u64::from(requested)

@@ -1,4 +1,4 @@
-//! How a call is laid out: what goes inline, what the server reads, and the room for its reply (RFC 8166, section 3.5).
+//! The layout of a call: what goes inline, what the server reads, and the room for its reply (RFC 8166, section 3.5).
 
 use std::ops::Range;
 

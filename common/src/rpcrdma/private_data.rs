@@ -1,6 +1,6 @@
 //! What both ends say of themselves when they connect (RFC 8797), and what follows from it.
 
-/// Inline threshold of who says nothing (RFC 8166, section 3.3.2), in bytes.
+/// Inline threshold of a peer that announces nothing (RFC 8166, section 3.3.2), in bytes.
 pub const INLINE_BYTES_DEFAULT: u32 = 1024;
 /// Inline threshold that we offer, in bytes.
 pub const INLINE_BYTES: u32 = 4096;
@@ -107,7 +107,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// What follows from what we said and what the peer said, if it said anything.
+    /// The agreement that follows from both sides' announcements, if the peer made one.
     pub fn between(ours: &PrivateData, theirs: Option<&PrivateData>) -> Self {
         let theirs = theirs.copied().unwrap_or(PrivateData {
             remote_invalidate: false,

@@ -8,7 +8,7 @@ use crate::wire::xdr::padding;
 /// Where the DDP-eligible data of a reply are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// There are none, or they stay in the message.
+    /// There is no such data, or it stays in the message.
     None,
     /// In the message, without length word and padding: they are taken out of it if the call brought a chunk for them.
     Within(Range<usize>),
@@ -31,7 +31,7 @@ pub struct Results {
     pub data: Data,
 }
 
-/// Where the bytes of an RDMA Write come from, or what is exposed.
+/// The source of an RDMA Write, or what is exposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// These bytes of the data that are apart from the message.
@@ -97,7 +97,7 @@ impl Results {
         }
     }
 
-    /// The rest of the message: what is before the data and what is behind them and their padding.
+    /// The rest of the message: the bytes before the data, and those after the data and its padding.
     pub(super) fn rest(&self, apart: Option<&Apart>) -> [Range<usize>; 2] {
         let (start, end) = match apart.map(|apart| &apart.source) {
             Some(Source::Message(range)) => (range.start, range.end + padding(range.len())),

@@ -1,4 +1,4 @@
-//! The client's side: what of a call is sent and what is left in memory, and what a reply amounts to.
+//! The client's side: which parts of a call to send and which to leave in memory, and what a reply means.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -69,10 +69,10 @@ pub enum NeedKind {
 pub struct Need {
     /// What for.
     pub kind: NeedKind,
-    /// Bytes. The segments given must hold exactly so many.
+    /// Length in bytes. The segments must contain exactly this many.
     pub bytes: u32,
-    /// Parts of the message that it must hold, one behind the other, before the call is sent; empty for what the peer
-    /// writes.
+    /// Parts of the message that it must contain, one after the other, before the call is sent. Empty for memory that
+    /// the peer writes.
     pub parts: [Range<usize>; 2],
 }
 
@@ -107,7 +107,7 @@ pub enum CallError {
 pub enum Stream {
     /// In the message received.
     Inline(Range<usize>),
-    /// In the memory given for the reply: its first so many bytes.
+    /// In the memory for the reply: its first bytes, this many.
     Memory(u32),
 }
 
@@ -176,7 +176,7 @@ pub enum Event {
         /// Of the message.
         xid: u32,
     },
-    /// Not a message for a requester, or none that can be read.
+    /// Not a message for a requester, or unreadable.
     Ignored,
 }
 
@@ -300,7 +300,7 @@ impl Requester {
         }
     }
 
-    /// Takes a call off the list that its answer has come for, or says what else the answer is.
+    /// Removes the call whose answer has come from the list, or says what else the answer is.
     fn end(&mut self, xid: u32) -> Result<Pending, Event> {
         let pulling = |call: &Pending| call.stage == Stage::Pulling;
         if self.pending.get(&xid).is_some_and(pulling) {
@@ -314,7 +314,7 @@ impl Requester {
         }
     }
 
-    /// A grant of 0 is taken as 1, and more than there are receives for as so many.
+    /// A grant of 0 counts as 1, and one of more than there are receives counts as that many.
     fn grant(&mut self, credits: u32) {
         self.granted = credits.clamp(1, self.config.credits.max());
     }
@@ -376,8 +376,8 @@ impl Requester {
         }
     }
 
-    /// The chunks of [`Event::Pull`] have been fetched, or will not be: the message to send (`RDMA_DONE`). Gives the
-    /// call's credit back. `false`, and nothing to send, if no such call is being fetched.
+    /// The chunks of [`Event::Pull`] have been fetched, or will not be. Returns the message to send (`RDMA_DONE`), and
+    /// releases the call's credit. Returns `false`, with nothing to send, if no such call is being fetched.
     pub fn done(&mut self, xid: u32, header: &mut Vec<u8>) -> bool {
         let pulling = self
             .pending
@@ -394,9 +394,9 @@ impl Requester {
         pulling
     }
 
-    /// A call that waits for its reply is to be sent once more, byte for byte and with the same memory: a server that
-    /// is still at a call drops its repetitions, and none of them may be the one that it answers. Each takes a credit
-    /// until the answer comes. `false`: there is none free, or no such call.
+    /// Sends a call that waits for its reply again, byte for byte and with the same memory. A server that is still
+    /// processing a call drops its repetitions, and may answer any of them. Each takes a credit until the answer comes.
+    /// Returns `false` if no credit is free, or there is no such call.
     pub fn send_again(&mut self, xid: u32) -> bool {
         let free = self.may_call();
         match self.pending.get_mut(&xid) {
@@ -410,7 +410,7 @@ impl Requester {
     }
 
     /// Nobody waits for the call any more. Its credit and its memory stay in use until the answer comes
-    /// ([`Event::Late`]) or the connection ends. `false` if no such call waits for its reply.
+    /// ([`Event::Late`]) or the connection ends. Returns `false` if no such call waits for its reply.
     pub fn abandon(&mut self, xid: u32) -> bool {
         match self.pending.get_mut(&xid) {
             Some(call) if call.stage == Stage::Waiting => {

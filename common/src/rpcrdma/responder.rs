@@ -56,7 +56,7 @@ pub struct IncomingCall {
     pub ticket: Ticket,
 }
 
-/// What is to be remembered of a call until it is answered.
+/// What to remember about a call until it is answered.
 #[derive(Debug)]
 pub struct Ticket {
     xid: u32,
@@ -73,14 +73,14 @@ impl Ticket {
         self.xid
     }
 
-    /// Bytes of a result that can be placed apart from the reply: those of the call's write chunk. `None`: it brought
-    /// none, or an empty one, and wants the result inline.
+    /// Number of bytes of a result that can be placed apart from the reply: those of the call's write chunk. `None` if
+    /// it brought none, or an empty one, and wants the result inline.
     pub fn placement(&self) -> Option<u32> {
         let capacity = self.write.as_ref().map_or(0, Segments::capacity);
         (capacity > 0).then(|| u32::try_from(capacity).unwrap_or(u32::MAX))
     }
 
-    /// The longest reply that can be sent, less what is placed apart.
+    /// The longest reply that can be sent, without what is placed apart.
     pub fn reply_bytes_max(&self) -> u32 {
         let chunk = self.reply.as_ref().map_or(0, Segments::capacity);
         self.inline_max
@@ -106,20 +106,20 @@ impl Ticket {
 pub enum Step {
     /// A call.
     Call(IncomingCall),
-    /// The peer has fetched a reply: release what was exposed for it.
+    /// The peer has fetched a reply. Release what was exposed for it.
     Done(ExposureId),
     /// Send this message.
     Respond(Vec<u8>),
     /// These bytes of the message are the RPC reply to a call in the reverse direction.
     Answered(Range<usize>),
-    /// The call in the reverse direction with this xid has failed: the peer does not take it, or its reply is not one that
-    /// it may have.
+    /// The call in the reverse direction with this xid has failed: the peer does not take it, or its reply is not one
+    /// that it may have.
     Failed(u32),
-    /// Nothing is to be done.
+    /// Do nothing.
     Ignore(Ignored),
 }
 
-/// Why nothing is to be done.
+/// Why to do nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// Too short to answer to, or an error message itself.
@@ -143,19 +143,18 @@ pub struct ReplyPlan {
     pub invalidate: Option<u32>,
     /// What was exposed, until [`Step::Done`] or [`Responder::expired`] gives it back.
     pub exposed: Option<ExposureId>,
-    /// The reply had no room: an error is sent instead. What [`Responder::reply_exposed`] had exposed is to be
-    /// released.
+    /// The reply had no room, so an error is sent instead. Release what [`Responder::reply_exposed`] had exposed.
     pub overrun: bool,
 }
 
-/// What is to be exposed to the peer's RDMA Reads, one part behind the other.
+/// What to expose to the peer's RDMA Reads, one part after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expose {
     /// Whose memory it will be.
     pub id: ExposureId,
     /// What: the data, or parts of the message.
     pub parts: [Source; 2],
-    /// Bytes of all parts: the segments must hold exactly so many.
+    /// Length of all parts in bytes. The segments must contain exactly this many.
     pub bytes: u32,
 }
 
@@ -457,7 +456,7 @@ impl Responder {
         Header { xid, credits, body }.encode(&mut Writer::new(header));
     }
 
-    /// Answers a call with an error, as what it brought cannot be had. The message replaces what `message` holds.
+    /// Answers a call with an error, because its data cannot be had. The message replaces the contents of `message`.
     pub fn refuse(&mut self, ticket: Ticket, message: &mut Vec<u8>) {
         self.answered(&ticket);
         self.overrun(&ticket, message);
@@ -469,7 +468,7 @@ impl Responder {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Something whose time has passed: release it. Call again until there is none.
+    /// Something whose time is over, to be released. Call this again until there is nothing.
     pub fn expired(&mut self, now: Duration) -> Option<ExposureId> {
         let due = self.deadline().is_some_and(|deadline| deadline <= now);
         let exposure = self.exposures.pop_front_if(|_| due)?;

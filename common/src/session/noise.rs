@@ -1,4 +1,5 @@
-//! The Noise framework (the crate `snow`) over primitives that wipe what they keep, and over randomness that is handed in.
+//! The Noise framework (the crate `snow`) over primitives that wipe what they keep, and over randomness that the caller
+//! supplies.
 //!
 //! The framework's own primitives leave their keys in freed memory, so it gets others. What it keeps itself, the chaining
 //! key, is wiped with the memory of its state. What it has on the stack in between is not.
@@ -43,7 +44,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        // Dropped in its place: what is moved leaves a copy.
+        // Dropped in place, because a move leaves a copy.
         *self.0 = None;
         self.0.as_mut().zeroize();
     }
@@ -229,7 +230,7 @@ impl Hash for Blake2s {
         out[..HASH_BYTES].copy_from_slice(&*Zeroizing::new(hash));
     }
 
-    /// As the framework's own, and wipes what it computes on the way.
+    /// As in the framework, but wipes what it computes on the way.
     fn hmac(&mut self, key: &[u8], data: &[u8], out: &mut [u8]) {
         let mut inner = Zeroizing::new([0; HASH_BYTES]);
         let mut pad = Zeroizing::new([0x36; BLOCK_BYTES]);
@@ -245,7 +246,7 @@ impl Hash for Blake2s {
         self.result(out);
     }
 
-    /// As the framework's own, and wipes what it computes on the way.
+    /// As in the framework, but wipes what it computes on the way.
     fn hkdf(
         &mut self,
         chaining_key: &[u8],

@@ -98,7 +98,7 @@ pub type MountResult<'a> = Result<MountOk<'a>, Status>;
 /// A mount that succeeded (`mountres3_ok`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOk<'a> {
-    /// The root of what was mounted.
+    /// The root of the mounted directory.
     pub file: FileHandle<'a>,
     /// RPC authentication flavours that the export takes, the preferred one first.
     pub flavors: Vec<u32>,
@@ -133,7 +133,7 @@ impl<'a> Decode<'a> for MountResult<'a> {
 }
 
 record! {
-    /// Somebody who mounted something (`mountbody`).
+    /// A client that mounted something (`mountbody`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Mount<'a> {
         /// Who.
@@ -159,7 +159,7 @@ impl<'a> Decode<'a> for Mounts<'a> {
     }
 }
 
-/// An exported directory and who may mount it (`exportnode`); everybody where no group is listed.
+/// An exported directory and the groups that may mount it (`exportnode`). If it lists no group, everybody may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export<'a> {
     /// The directory.

@@ -41,7 +41,7 @@ enumeration! {
         Ok = 0,
         /// The caller may not, or its tag does not hold.
         Denied = 1,
-        /// There is no such session (any more).
+        /// There is no such session, or no longer.
         NoSession = 2,
         /// The handshake message does not verify.
         BadHandshake = 3,

@@ -19,7 +19,7 @@ enumeration! {
     pub enum Procedure ("portmap procedure") {
         /// Does nothing.
         Null = 0,
-        /// A [`Mapping`] whose port is ignored; the answer is the port as a `u32`, 0 where there is none.
+        /// A [`Mapping`] whose port is ignored. The answer is the port as a `u32`, 0 if there is none.
         GetPort = 3,
         /// No arguments; the answer is [`Mappings`].
         Dump = 4,

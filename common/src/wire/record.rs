@@ -80,7 +80,7 @@ impl RecordAssembler {
     /// `input`, for the next call) or all are taken.
     ///
     /// # Errors
-    /// [`RecordTooLong`] as soon as a mark says so; the stream is of no more use.
+    /// [`RecordTooLong`] as soon as a mark exceeds the limit. The stream is then useless.
     pub fn feed(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, RecordTooLong> {
         loop {
             let Some(fragment) = self.current(input)? else {
@@ -108,9 +108,8 @@ impl RecordAssembler {
         }
     }
 
-    /// The record so far and the bytes that its fragment lacks, where there is room for all of them already:
-    /// instead of being fed they may be appended in place, as many as there are, if
-    /// [`RecordAssembler::appended`] is told.
+    /// The record so far, and the number of bytes that its fragment lacks, if there is room for all of them already.
+    /// They may then be appended in place instead of being fed, if [`RecordAssembler::appended`] is called.
     pub fn tail(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         let missing = self.fragment?.missing;
         let room = self.record.capacity() - self.record.len();
@@ -131,7 +130,7 @@ impl RecordAssembler {
         last.then(|| std::mem::take(&mut self.record))
     }
 
-    /// Bytes that the current mark or fragment still lacks: reading so many ahead is never too much.
+    /// Number of bytes that the current mark or fragment still lacks. Reading that many ahead is never too much.
     pub fn missing(&self) -> usize {
         self.fragment
             .map_or(RecordMark::BYTES - self.mark_bytes, |fragment| {

@@ -73,7 +73,7 @@ impl Decode<'_> for Groups {
     }
 }
 
-/// `authsys_parms` (RFC 5531, appendix A): who the caller says that it is.
+/// `authsys_parms` (RFC 5531, appendix A): the caller's ids, as it claims them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthSys<'a> {
     /// Anything.
@@ -204,7 +204,7 @@ pub struct CallHeader<'a> {
 /// A message that is no call that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// No call at all: there is nobody to answer.
+    /// Not a call, so there is nobody to answer.
     #[error("no call: {0}")]
     Malformed(XdrError),
     /// A call whose header ends too early or does not decode: GARBAGE_ARGS, since the caller would otherwise wait for ever (RFC 8166,
@@ -244,7 +244,7 @@ impl From<XdrError> for CallError {
 }
 
 impl CallError {
-    /// Writes the reply; `false` where there is none to give.
+    /// Writes the reply. Returns `false` if there is none to give.
     pub fn reply(&self, w: &mut Writer<'_>) -> bool {
         match *self {
             Self::Malformed(_) | Self::NotCall => return false,
@@ -256,7 +256,7 @@ impl CallError {
     }
 }
 
-/// Reads the header of a call; the arguments are what the reader has left.
+/// Decodes the header of a call. The rest of the reader is the arguments.
 ///
 /// # Errors
 /// See [`CallError`].
@@ -496,7 +496,7 @@ pub fn auth_error(w: &mut Writer<'_>, xid: u32, why: AuthStat) {
 pub struct Reply<'a> {
     /// Of the call.
     pub xid: u32,
-    /// A reader at the first byte of the results, or why there are none.
+    /// A reader at the first byte of the results, or the reason why there are none.
     pub body: Result<Reader<'a>, Rejection>,
 }
 

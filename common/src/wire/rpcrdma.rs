@@ -1,5 +1,5 @@
-//! The header of RPC-over-RDMA version 1 (RFC 8166, section 4): what precedes an RPC message that is sent, and says
-//! which parts of it lie in memory.
+//! The header of RPC-over-RDMA version 1 (RFC 8166, section 4). It precedes an RPC message, and says which parts of the
+//! message are in memory.
 //!
 //! The lists are bounded by what RFC 8267, section 6.4.2 has every client keep to and every server take: one read
 //! chunk at position zero and one elsewhere, one write chunk, one reply chunk, sixteen segments each.
@@ -22,7 +22,7 @@ pub const FIXED_BYTES: usize = 16;
 pub const HEADER_BYTES_MIN: usize = FIXED_BYTES + 12;
 /// One segment.
 pub const SEGMENT_BYTES: usize = 16;
-/// One segment of a read list, with its position and the word that says that there is one.
+/// One segment of a read list, with its position and the word that announces it.
 pub const READ_SEGMENT_BYTES: usize = 8 + SEGMENT_BYTES;
 
 const MSG: u32 = 0;
@@ -187,7 +187,7 @@ impl Decode<'_> for ReadList {
 pub struct Chunks {
     /// What the receiver has to fetch.
     pub reads: ReadList,
-    /// The only chunk of the write list. An empty one says that its data are to come inline.
+    /// The only chunk of the write list. An empty one asks for the data inline.
     pub write: Option<Segments>,
     /// Where a long reply goes.
     pub reply: Option<Segments>,
@@ -252,7 +252,7 @@ pub enum TransportError {
 /// What kind of message it is (`rdma_body`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// `RDMA_MSG`: the RPC message follows, less what the lists hold.
+    /// `RDMA_MSG`: the RPC message follows, without the parts in the lists.
     Msg(Chunks),
     /// `RDMA_NOMSG`: the RPC message lies in memory altogether.
     Nomsg(Chunks),
@@ -276,8 +276,8 @@ pub struct Header {
 /// Why bytes are no header that can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Shorter than any header that carries a message: what stands where an xid would is not to be trusted, and there is
-    /// nobody to answer.
+    /// Shorter than any header that carries a message. What stands in the place of an xid cannot be trusted, and there
+    /// is nobody to answer.
     #[error("the message is shorter than any header")]
     Short,
     /// An error message that does not decode: an error is never answered with another.
@@ -291,7 +291,7 @@ pub enum HeaderError {
         /// The version it is of.
         version: u32,
     },
-    /// A procedure that is not taken (`RDMA_MSGP`, or none at all): `ERR_CHUNK`.
+    /// A procedure that is not supported (`RDMA_MSGP`, or an unknown one): `ERR_CHUNK`.
     #[error("message of the unknown kind {procedure}")]
     Procedure {
         /// Of the message.
@@ -310,8 +310,8 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
-    /// The error message that answers it, if there is one. It is of the version of what it answers (RFC 8166, section
-    /// 4.5).
+    /// The error message that answers it, if there is one. It has the version of the message that it answers (RFC 8166,
+    /// section 4.5).
     pub fn answer(&self, credits: u32) -> Option<Vec<u8>> {
         let (low, high) = (VERSION, VERSION);
         let (xid, version, error) = match *self {
@@ -351,8 +351,8 @@ impl Encode for Header {
 }
 
 impl Header {
-    /// Reads the header at the front of a message; what the reader has left follows it. `ERR_VERS` is taken in any
-    /// version: it looks the same in all.
+    /// Decodes the header at the front of a message. The rest of the reader follows it. `ERR_VERS` is accepted in any
+    /// version, because it looks the same in all.
     ///
     /// # Errors
     /// See [`HeaderError`].

@@ -37,7 +37,7 @@ where
     round_trip(value);
 }
 
-/// Decoding gives back what was encoded, and no part of it is enough.
+/// Decoding returns what was encoded, and fails for each shorter part of it.
 #[track_caller]
 pub fn round_trip<T>(value: T)
 where

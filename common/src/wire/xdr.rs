@@ -49,13 +49,13 @@ pub trait Decode<'a>: Sized {
     /// Reads the value and moves `r` behind it.
     ///
     /// # Errors
-    /// The bytes are no such value.
+    /// The bytes are not such a value.
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError>;
 
     /// Reads a value that fills `bytes` entirely.
     ///
     /// # Errors
-    /// The bytes are no such value, or others follow it.
+    /// The bytes are not such a value, or others follow it.
     fn from_bytes(bytes: &'a [u8]) -> Result<Self, XdrError> {
         let mut r = Reader::new(bytes);
         let value = Self::decode(&mut r)?;
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Checks that everything has been read, what was brought apart included.
+    /// Checks that everything has been read, including what came apart.
     ///
     /// # Errors
     /// [`XdrError::Trailing`] otherwise.
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
     /// there, not with the length that the peer claims.
     ///
     /// # Errors
-    /// [`XdrError::TooLong`] before anything is allocated, or what the items' decoder says.
+    /// [`XdrError::TooLong`] before anything is allocated, or the error of the items' decoder.
     pub fn array<T: Decode<'a>>(
         &mut self,
         what: &'static str,
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
     /// A linked list: each item behind a TRUE, and FALSE at the end (RFC 4506, section 4.19).
     ///
     /// # Errors
-    /// [`XdrError::TooLong`] at the item above `max`, or what the items' decoder says.
+    /// [`XdrError::TooLong`] at the first item above `max`, or the error of the items' decoder.
     pub fn chain<T: Decode<'a>>(
         &mut self,
         what: &'static str,
@@ -283,7 +283,7 @@ pub struct Writer<'v> {
 }
 
 impl<'v> Writer<'v> {
-    /// Appends to `bytes`; what they hold already is left alone.
+    /// Appends to `bytes`, whose present contents stay.
     pub fn new(bytes: &'v mut Vec<u8>) -> Self {
         Self {
             bytes,
@@ -354,7 +354,7 @@ impl<'v> Writer<'v> {
         self.opaque_fixed(data);
     }
 
-    /// As [`Writer::opaque`], for what a transport may place apart from the message.
+    /// As [`Writer::opaque`], for data that a transport may place apart from the message.
     pub fn payload(&mut self, data: &[u8]) {
         let start = self.position() + 4;
         self.payload.get_or_insert(start..start + data.len());
@@ -386,7 +386,7 @@ impl<'v> Writer<'v> {
         self.bool(false);
     }
 
-    /// Puts an unsigned integer over what was written at `at`.
+    /// Overwrites the bytes at `at` with an unsigned integer.
     ///
     /// # Panics
     /// Where fewer than four bytes have been written from there on.
@@ -394,7 +394,7 @@ impl<'v> Writer<'v> {
         self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Puts a value over what was written at `at`, which must be as long.
+    /// Overwrites the bytes at `at` with a value, which must be as long.
     ///
     /// # Panics
     /// Where fewer bytes have been written from there on.

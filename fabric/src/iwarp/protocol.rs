@@ -1,7 +1,7 @@
 //! iWARP without IO: MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040).
 //!
-//! [`Endpoint`] is one end of a stream behind its handshake. Bytes of the peer go in, what is to
-//! be sent comes out; it owns no socket, no thread and no clock. [`mpa`] has the handshake.
+//! [`Endpoint`] is one end of a stream after its handshake. The peer's bytes go in, and the bytes to send come out. It
+//! owns no socket, no thread and no clock. [`mpa`] has the handshake.
 //!
 //! Everything that a peer sends is checked before it has an effect. What the RFCs forbid ends
 //! the stream with the Terminate message that they ask for.

@@ -10,23 +10,23 @@ use odafs_common::reference::Epoch;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of a page that is about to be read. More were no faster.
+/// Number of cache lines to prefetch of a page that is about to be read. More are no faster.
 const FIRST_BYTES: usize = 512;
 
-/// What an arena is made of.
+/// The parameters of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaConfig {
     /// Number of frames.
     pub frames: u32,
-    /// Size of a frame, and where its stamp lies.
+    /// Size of a frame, and the place of its stamp.
     pub layout: Layout,
-    /// Whether to ask for 2 MiB pages. Costs about 2 s a GiB; [`Arena::backing_bytes`] tells what came of it.
+    /// Whether to ask for 2 MiB pages, which costs about 2 s per GiB. [`Arena::backing_bytes`] tells the result.
     pub huge: bool,
     /// Whether to touch all memory now rather than at first use. `huge` implies it.
     pub populate: bool,
 }
 
-/// Read-only descriptors of an arena, for a client to map.
+/// Read-only descriptors of an arena, which a client maps.
 ///
 /// Sealed: nobody can map them writable, write to them, punch holes or change their size, not
 /// even through another descriptor of the same memory.
@@ -35,7 +35,7 @@ pub struct ArenaConfig {
 pub struct SharedArena {
     /// The frames.
     pub data: std::os::fd::OwnedFd,
-    /// The stamps; the same memory, if they are beside the frames.
+    /// The stamps. The same memory as the frames, if they are beside them.
     pub stamps: std::os::fd::OwnedFd,
 }
 
@@ -67,7 +67,7 @@ impl Arena {
         let length = (config.frames as usize).checked_mul(config.layout.stride());
         let mut length = length.ok_or(io::ErrorKind::OutOfMemory)?;
         if config.layout.is_beside() {
-            // Huge pages come whole, and there may be room for more frames then: nobody's.
+            // Huge pages come whole, so there may be room for more frames, which nobody uses.
             let unit = if config.huge { HUGE_BYTES } else { 4096 };
             length = length.next_multiple_of(unit);
         }
@@ -174,7 +174,7 @@ impl Arena {
         self.backing_bytes
     }
 
-    /// Where a frame begins: a reference's address.
+    /// The address of a frame, as references contain it.
     pub fn address(&self, frame: FrameNumber) -> u64 {
         u64::from(frame.0) << self.page().shift()
     }
@@ -185,29 +185,29 @@ impl Arena {
         (frame < self.frames()).then_some(FrameNumber(frame))
     }
 
-    /// The epoch to issue references with. Load it under the page's lock.
+    /// The epoch for new references. Load it with the page's lock held.
     pub fn current_epoch(&self) -> Epoch {
         Epoch(self.epoch.0.load(Ordering::SeqCst))
     }
 
-    /// Makes every reference to the frame stale, before its content may change. `true`: somebody
-    /// holds a pin and may still read what is there.
+    /// Makes every reference to the frame stale, before its content may change. Returns `true` if somebody holds a pin
+    /// and may still read the old content.
     pub fn revoke(&self, frame: FrameNumber) -> bool {
         protocol::revoke(self.stamp(frame), self.state(frame), &self.epoch.0, false)
     }
 
-    /// As [`Arena::revoke`], and nothing validates nor pins until [`Arena::publish`].
+    /// As [`Arena::revoke`]. In addition, nothing validates or pins until [`Arena::publish`].
     pub fn unpublish(&self, frame: FrameNumber) -> bool {
         protocol::revoke(self.stamp(frame), self.state(frame), &self.epoch.0, true)
     }
 
-    /// Opens a filled frame to readers. References with the epoch that is returned, or a later one, read it.
+    /// Opens a filled frame to readers with references of the returned epoch or a later one.
     pub fn publish(&self, frame: FrameNumber) -> Epoch {
         Epoch(protocol::publish(self.stamp(frame), &self.epoch.0))
     }
 
-    /// Keeps the frame's content as it is for as long as the pin lives, if its stamp is above neither
-    /// the `request`'s epoch nor the TPT `entry`'s.
+    /// Pins the frame, whose content then does not change, if its stamp is above neither the `request`'s epoch nor the
+    /// TPT `entry`'s.
     pub fn pin(
         &self,
         frame: FrameNumber,
@@ -219,8 +219,8 @@ impl Arena {
         Ok(Pinned::counted(state, frame))
     }
 
-    /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and the first lines of a copy of `length`
-    /// bytes from there: the processor fetches the others by itself.
+    /// Prefetches what [`Arena::pin`] looks at for the frame that contains `address`, and the first lines of a copy of
+    /// `length` bytes from there. The processor prefetches the others itself.
     #[inline]
     pub fn prefetch(&self, address: u64, length: u32) {
         if let Some(frame) = self.frame_at(address) {
@@ -238,17 +238,17 @@ impl Arena {
         self.state(frame).is_pinned()
     }
 
-    /// Says that the frame was used.
+    /// Marks the frame as used.
     pub fn set_referenced(&self, frame: FrameNumber) {
         self.state(frame).set_referenced();
     }
 
-    /// Whether the frame was used since the last time; clears it.
+    /// Whether the frame was used since the last call. Clears the mark.
     pub fn take_referenced(&self, frame: FrameNumber) -> bool {
         self.state(frame).take_referenced()
     }
 
-    /// Says that a reference to the frame has been handed out (or no longer counts).
+    /// Marks whether a reference to the frame has been handed out and still counts.
     pub fn set_handed_out(&self, frame: FrameNumber, handed_out: bool) {
         self.state(frame).set_handed_out(handed_out);
     }
@@ -337,12 +337,12 @@ impl Arena {
         &self.data
     }
 
-    /// The memory of the stamps; that of the frames, if they are beside each other.
+    /// The memory of the stamps, or that of the frames if they are beside each other.
     pub(crate) fn stamps(&self) -> &Arc<Mapping> {
         &self.stamps
     }
 
-    /// Where a range of a frame lies in the data.
+    /// The place of a frame's range in the data.
     ///
     /// # Panics
     /// If the range is beyond the frame.

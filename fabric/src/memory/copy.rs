@@ -1,11 +1,11 @@
 //! Copies between private memory and memory that others write at the same time.
 //!
-//! The shared side is only ever touched by assembly or by relaxed atomics, so a race gives
-//! unspecified bytes (which the stamps then refuse), not undefined behaviour.
+//! The shared side is only touched by assembly or by relaxed atomics. So a race gives unspecified bytes, which the
+//! stamps then refuse, and not undefined behaviour.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// Bytes that are copied between two chances of a task switch under `--cfg shuttle`.
+/// Number of bytes to copy between two possible task switches under `--cfg shuttle`.
 #[cfg(shuttle)]
 const CHUNK: usize = 512;
 

@@ -1,5 +1,5 @@
-//! The protocol once more, on loom's atomics: every interleaving and every reordering that the
-//! memory model allows, as far as loom models it.
+//! The protocol on loom's atomics: every interleaving and every reordering that the memory model allows, as far as loom
+//! models it.
 
 mod atomic {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -57,7 +57,7 @@ impl Model {
     }
 }
 
-/// A copy that validates for a reference is what the reference was issued for, whole.
+/// A copy that validates for a reference is the whole page for which the reference was issued.
 #[test]
 fn loom_a_validated_copy_is_the_page() {
     for unpublish in [false, true] {
@@ -82,7 +82,7 @@ fn loom_a_validated_copy_is_the_page() {
     }
 }
 
-/// Content is only changed in place when no pin is seen; a pinner that got through never sees a change.
+/// Content changes in place only when no pin is seen, and a reader that got a pin never sees a change.
 #[test]
 fn loom_a_pinned_frame_does_not_change() {
     for unpublish in [false, true] {
@@ -132,7 +132,7 @@ fn loom_pins_are_counted() {
     });
 }
 
-/// What is unpublished can neither be pinned nor validated, whatever epoch a hostile client names.
+/// An unpublished frame can be neither pinned nor validated, whatever epoch a hostile client names.
 #[test]
 fn loom_unpublished_is_nobodys() {
     loom::model(|| {
@@ -153,8 +153,8 @@ fn loom_unpublished_is_nobodys() {
     });
 }
 
-/// A frame of a process's own, whose label says what it holds: whoever finds the stamp as it was before looking at the label has
-/// copied what the label says.
+/// A frame of a process's own, whose label says what it holds. A reader that finds the stamp unchanged since before it
+/// looked at the label has copied what the label says.
 #[test]
 fn loom_a_kept_page_is_what_its_label_says() {
     loom::model(|| {
@@ -180,8 +180,8 @@ fn loom_a_kept_page_is_what_its_label_says() {
     });
 }
 
-/// A frame that holds page A, and what pageout does with it: the steps of the server's cache (`retire`, limbo, `allocate`,
-/// `publish`) and of those who read beside it.
+/// A frame with page A, and the steps of pageout in the server's cache (`retire`, limbo, `allocate`, `publish`) and of
+/// the readers beside it.
 struct Paging {
     frame: Arc<Model>,
     /// The lock of page A: whether it is in the frame.
@@ -196,7 +196,7 @@ impl Paging {
         })
     }
 
-    /// Takes the frame from page A and, unless somebody sends from it still, gives it to page B, whose content is new and
+    /// Takes the frame from page A. Unless somebody still sends from it, gives it to page B, whose content is new and
     /// to which a reference is issued.
     fn page_out(&self) {
         let frame = &*self.frame;
@@ -250,7 +250,7 @@ impl Paging {
     }
 }
 
-/// Explores a pageout beside two others, up to so many switches away from a thread that could go on.
+/// Explores a pageout beside two other threads, with at most this many switches away from a thread that could continue.
 fn beside_pageout(others: [fn(&Paging); 2]) {
     const SWITCHES: usize = 3;
     let mut explorer = loom::model::Builder::new();
@@ -270,13 +270,13 @@ fn beside_pageout(others: [fn(&Paging); 2]) {
     });
 }
 
-/// A frame gets another page's content only when nobody sends the old one, however it was pinned.
+/// A frame gets another page's content only when nobody sends the old one, however it is pinned.
 #[test]
 fn loom_pageout_reuses_no_frame_that_is_being_sent() {
     beside_pageout([Paging::send_by_reference, Paging::send_reply]);
 }
 
-/// Nor does a reader from the side take the next page for its own, while a pin holds the frame up.
+/// A one-sided reader does not take the next page for its own either, while a pin delays the frame.
 #[test]
 fn loom_pageout_beside_one_sided_readers() {
     beside_pageout([Paging::read_one_sided, Paging::send_by_reference]);

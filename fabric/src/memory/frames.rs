@@ -1,4 +1,4 @@
-//! Pages that a process keeps for itself: the rule of stamps once more, in memory that nobody else sees.
+//! Pages that a process keeps for itself. They follow the rule of stamps, in memory that nobody else sees.
 
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::protocol;
@@ -9,27 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Size of a frame.
 const FRAME: usize = PageSize::MIN.bytes();
-/// What is known of a frame takes the cache line before it, so that both come together: its stamp, its label, its uses.
+/// A frame's stamp, label and uses are in the cache line before it, so that both are fetched together.
 const LINE: usize = 64;
 const STRIDE: usize = LINE + FRAME;
 const STAMP: usize = 0;
 const LABEL: usize = 8;
 const USES: usize = 32;
 
-/// Bytes of a frame that are fetched ahead of a fill.
+/// Number of bytes of a frame to prefetch before a fill.
 const FETCHED: usize = 8 * LINE;
-/// Bytes of a frame that are fetched ahead of a copy, which fetches the others itself.
+/// Number of bytes of a frame to prefetch before a copy, which fetches the others itself.
 const FETCHED_TO_LOAD: usize = FRAME / 2;
 
-/// What a frame holds, in words of its owner's choice.
+/// The contents of a frame, in words that its owner chooses.
 pub type Label = [u64; 3];
 
-/// Frames of 4 KiB, each with a stamp and a label. Whoever fills, publishes and unpublishes a frame does so alone; anyone
-/// may look at its label and copy from it meanwhile, without a lock.
+/// Frames of 4 KiB, each with a stamp and a label. Only one thread at a time may fill, publish or unpublish a frame.
+/// Meanwhile anyone may look at its label and copy from it, without a lock.
 ///
-/// Memory is taken by pages of 4 KiB as frames are filled, from the first on. A huge page at once would make one fill in 500
-/// wait for as long as the kernel needs to find and clear it, which may be 10 ms. Where 2 MiB are in use the kernel's own
-/// thread (khugepaged) may put a huge page there, off the way of fills.
+/// Frames take memory by pages of 4 KiB as they are filled, from the first one on. If they took huge pages at once, one
+/// fill in 500 would wait until the kernel has found and cleared one, which may take 10 ms. Once 2 MiB are in use, the
+/// kernel's own thread (khugepaged) may put a huge page there in the background.
 pub struct Frames {
     memory: Mapping,
     epoch: AtomicU64,
@@ -37,10 +37,10 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Addresses for so many frames, none of which has memory yet.
+    /// Reserves addresses for this many frames, none of which has memory yet.
     ///
     /// # Errors
-    /// There are not so many addresses.
+    /// There are not enough addresses.
     pub fn reserve(count: u32) -> io::Result<Frames> {
         let bytes = (count as usize).checked_mul(STRIDE);
         Ok(Frames {
@@ -50,7 +50,7 @@ impl Frames {
         })
     }
 
-    /// Bytes of memory that a frame takes, with what is known of it.
+    /// Bytes of memory for a frame, including its stamp, label and uses.
     pub const BYTES: usize = STRIDE;
 
     /// Number of frames.
@@ -58,7 +58,7 @@ impl Frames {
         self.count
     }
 
-    /// What a published frame holds, and the epoch with which to copy from it.
+    /// The label of a published frame, and the epoch to copy from it.
     #[inline]
     pub fn label(&self, frame: u32) -> Option<(Epoch, Label)> {
         let epoch = protocol::opened(self.word(frame, STAMP))?;
@@ -66,7 +66,7 @@ impl Frames {
         Some((Epoch(epoch), label))
     }
 
-    /// Copies from a frame, which may be another page's by now: [`Frames::is_still`] tells.
+    /// Copies from a frame, which may hold another page by now: see [`Frames::is_still`].
     ///
     /// # Panics
     /// If the range is beyond the frame.
@@ -76,7 +76,8 @@ impl Frames {
             .load(self.place(frame, within, into.len()), into);
     }
 
-    /// Whether all that was seen and copied of the frame since [`Frames::label`] gave this epoch is of one page.
+    /// Whether everything that was seen and copied of the frame since [`Frames::label`] returned this epoch belongs to
+    /// one page.
     #[must_use]
     #[inline]
     pub fn is_still(&self, frame: u32, epoch: Epoch) -> bool {
@@ -91,17 +92,17 @@ impl Frames {
     /// Copies into an unpublished frame, from its first byte on.
     ///
     /// # Panics
-    /// If it is more than a frame holds.
+    /// If `from` is longer than a frame.
     pub fn fill(&self, frame: u32, from: &[u8]) {
         self.memory.store(self.place(frame, 0, from.len()), from);
     }
 
-    /// Fetches ahead what is known of a frame.
+    /// Prefetches the stamp and label of a frame.
     pub fn prefetch_label(&self, frame: u32) {
         self.memory.prefetch(frame as usize * STRIDE);
     }
 
-    /// Fetches ahead what is known of a frame and its first half.
+    /// Prefetches the stamp, the label and the first half of a frame.
     #[inline]
     pub fn prefetch_to_load(&self, frame: u32) {
         let at = frame as usize * STRIDE;
@@ -110,7 +111,7 @@ impl Frames {
         }
     }
 
-    /// Fetches the first lines of a frame ahead that is to be filled; the processor follows by itself.
+    /// Prefetches the first lines of a frame for filling. The processor follows by itself.
     pub fn prefetch_to_fill(&self, frame: u32) {
         self.memory
             .prefetch_to_write(self.place(frame, 0, FETCHED), FETCHED);
@@ -125,25 +126,26 @@ impl Frames {
         protocol::publish(self.word(frame, STAMP), &self.epoch);
     }
 
-    /// How many frames were published since the one of this epoch.
+    /// How many frames were published since the one with this epoch.
     #[inline]
     pub fn age(&self, epoch: Epoch) -> u64 {
         self.epoch.load(Relaxed).saturating_sub(epoch.0)
     }
 
-    /// Uses of what a frame holds, as its owner counts them.
+    /// The uses of a frame, as its owner counts them.
     #[inline]
     pub fn uses(&self, frame: u32) -> u64 {
         self.word(frame, USES).load(Relaxed)
     }
 
-    /// Makes it so many uses; two at once may count as one.
+    /// Sets the uses. Two calls at once may count as one.
     #[inline]
     pub fn set_uses(&self, frame: u32, uses: u64) {
         self.word(frame, USES).store(uses, Relaxed);
     }
 
-    /// The frames in use have become `after`, from `before`: the kernel may put huge pages behind what they fill.
+    /// The number of frames in use has changed from `before` to `after`. The kernel may put huge pages behind full
+    /// ranges.
     pub fn settle(&self, before: u32, after: u32) {
         #[cfg(not(shuttle))]
         {
@@ -157,8 +159,8 @@ impl Frames {
         let _ = (before, after, HUGE_BYTES);
     }
 
-    /// Gives the memory of the frames from `first` to before `end` back, all of which are unpublished and nobody fills; what is
-    /// copied from them meanwhile is zeros or what was there, and not of any page.
+    /// Gives back the memory of the frames from `first` up to `end`, which must all be unpublished and not being
+    /// filled. A copy made meanwhile gets zeros or old bytes, and does not validate.
     pub fn give_back(&self, first: u32, end: u32) {
         #[cfg(not(shuttle))]
         {

@@ -6,41 +6,41 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Bytes that are copied at a time for callers that need slices.
+/// Number of bytes to copy at a time for callers that need slices.
 const LOOK_BYTES: usize = 4096;
 
-/// Bytes that lie in one place or several and are copied from there: to private memory, to frames, to a file. Some may lie
-/// in memory that others change meanwhile, so there is no slice of them, and two copies may differ.
+/// Bytes in one or several places, to copy to private memory, to frames or to a file. Some may be in memory that others
+/// change meanwhile, so there is no slice of them, and two copies may differ.
 #[derive(Clone, Default)]
 pub struct Gather<'a> {
-    /// Each with the number of bytes before it; none is empty.
+    /// Each with the number of bytes before it. None is empty.
     stretches: Vec<(usize, Stretch<'a>)>,
     length: usize,
 }
 
 impl<'a> Gather<'a> {
-    /// None yet.
+    /// No bytes yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many bytes they are together.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether they stay what they are, so that all copies are the same.
+    /// Whether the bytes cannot change, so that all copies are the same.
     pub fn is_fixed(&self) -> bool {
         let fixed = |(_, stretch): &(usize, Stretch<'_>)| matches!(stretch, Stretch::Bytes(_));
         self.stretches.iter().all(fixed)
     }
 
-    /// Appends a range of a region. `false` (and nothing done) if it is beyond the region.
+    /// Appends a range of a region. Returns `false`, and does nothing, if the range exceeds the region.
     #[must_use]
     pub fn push_region(&mut self, region: &'a Region, offset: usize, length: usize) -> bool {
         let memory = region.memory();
@@ -55,7 +55,7 @@ impl<'a> Gather<'a> {
         holds
     }
 
-    /// Appends a range of a frame, which is to keep its page (or to stay unpublished) for as long as this is used.
+    /// Appends a range of a frame, which must keep its page (or stay unpublished) while this is used.
     ///
     /// # Panics
     /// If the range is beyond the frame.
@@ -68,7 +68,7 @@ impl<'a> Gather<'a> {
         });
     }
 
-    /// Appends a range of others.
+    /// Appends a range of another gather.
     ///
     /// # Panics
     /// If the range is beyond them.
@@ -89,7 +89,7 @@ impl<'a> Gather<'a> {
         self.length += stretch.len();
     }
 
-    /// Leaves the first `length` bytes, if there are more.
+    /// Keeps at most the first `length` bytes.
     pub fn truncate(&mut self, length: usize) {
         if length < self.length {
             let mut rest = Gather::new();
@@ -98,7 +98,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The stretches of a range.
+    /// The parts of a range.
     ///
     /// # Panics
     /// If it is out of bounds.
@@ -141,14 +141,14 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// A copy of all.
+    /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.length];
         self.load(0, &mut bytes);
         bytes
     }
 
-    /// Shows all bytes in their order, piece by piece; what is in shared memory as a copy.
+    /// Passes all bytes in their order, part by part. Bytes in shared memory are passed as a copy.
     pub fn look(&self, mut see: impl FnMut(&[u8])) {
         let mut copy = [0; LOOK_BYTES];
         for (_, stretch) in &self.stretches {
@@ -165,10 +165,11 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Writes what lies from `skip` on to a file at `offset`, in one system call. How many bytes it took: perhaps not all.
+    /// Writes bytes from `skip` on to a file at `offset`, in one system call. Returns how many, which may be less than
+    /// all.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     ///
     /// # Panics
     /// If `skip` is out of bounds.
@@ -192,10 +193,10 @@ impl<'a> Gather<'a> {
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Writes what lies from `skip` on to a file at `offset`. How many bytes it took: perhaps not all.
+    /// Writes bytes from `skip` on to a file at `offset`. Returns how many, which may be less than all.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     ///
     /// # Panics
     /// If `skip` is out of bounds.

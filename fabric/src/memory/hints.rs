@@ -1,7 +1,7 @@
-//! Hints about memory: they change how fast it is, never what it holds.
+//! Hints about memory. They change how fast it is, never what it holds.
 
-/// Asks for 2 MiB pages behind as much of `items` as fills them, at once: a big table that is looked into at random
-/// spends more on the page tables' misses than on its own. What the kernel refuses stays as it is.
+/// Asks for 2 MiB pages for as much of `items` as fills them, at once. With small pages, random lookups in a large
+/// table spend more time on misses of the page tables than on the table's own. If the kernel refuses, nothing changes.
 pub fn collapse<T>(items: &[T]) {
     #[cfg(not(any(shuttle, miri)))]
     {
@@ -19,7 +19,7 @@ pub fn collapse<T>(items: &[T]) {
     let _ = items;
 }
 
-/// Fetches the cache line at which `item` begins.
+/// Prefetches the cache line at which `item` begins.
 #[inline]
 pub fn prefetch<T>(item: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

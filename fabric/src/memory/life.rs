@@ -3,11 +3,11 @@ use crate::sync::Arc;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// The value of a word whose life is over.
+/// The value of a life word after the server's end.
 #[cfg(not(shuttle))]
 const POISON: u64 = 0;
 
-/// Bytes of the control page.
+/// Size in bytes of the control page.
 pub(crate) const CONTROL_BYTES: usize = 4096;
 
 /// A client's mapping of a life word.
@@ -22,7 +22,7 @@ impl LifeView {
         Self { control, life }
     }
 
-    /// Whether that server life still counts.
+    /// Whether that boot instance of the server still lives.
     #[inline]
     pub fn is_alive(&self) -> bool {
         self.control.word(0).load(Ordering::Acquire) == self.life
@@ -40,12 +40,12 @@ mod in_file {
     use std::os::unix::fs::FileExt;
     use std::path::Path;
 
-    /// The control word of one server life: while it holds the life's number, what clients read in
-    /// the arena counts. It lives in a file of the state directory, so that a successor can poison
-    /// it when a killed server could not.
+    /// The control word of one boot instance of a server. While it holds the instance's number, clients may trust what
+    /// they read in the arena. It is in a file of the state directory, so that a successor can poison it if a killed
+    /// server could not.
     ///
-    /// The server writes the file rather than a mapping of it: whatever has happened to the file, that
-    /// cannot fault.
+    /// The server writes to the file rather than to a mapping of it, which could fault if something has happened to the
+    /// file.
     #[derive(Debug)]
     pub struct LifeWord {
         file: File,
@@ -54,7 +54,7 @@ mod in_file {
     }
 
     impl LifeWord {
-        /// Starts the life `life` (not 0) with a new file at `path`, after poisoning what is there.
+        /// Starts the instance `life` (not 0) with a new file at `path`, after poisoning the old one.
         pub fn create(path: &Path, life: u64) -> io::Result<LifeWord> {
             Self::poison_predecessor(path)?;
             let fresh = path.with_extension("new");
@@ -70,7 +70,7 @@ mod in_file {
             Ok(word)
         }
 
-        /// A life without a file, for servers without a state directory: nobody can poison it after a kill.
+        /// A life word without a file, for servers without a state directory. After a kill nobody can poison it.
         pub fn in_memory(life: u64) -> io::Result<LifeWord> {
             Self::start(
                 File::from(memfd::create("odafs-life", CONTROL_BYTES as u64)?),
@@ -97,7 +97,7 @@ mod in_file {
             })
         }
 
-        /// Ends the validity of all that the server of an earlier life handed out. No file: nothing to do.
+        /// Invalidates everything that an earlier instance of the server handed out. Does nothing if there is no file.
         pub fn poison_predecessor(path: &Path) -> io::Result<()> {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             match open(path, flags, Mode::empty()) {
@@ -107,14 +107,14 @@ mod in_file {
             }
         }
 
-        /// Ends the validity of all that this server handed out.
+        /// Invalidates everything that this server handed out.
         pub fn poison(&self) {
             if let Err(error) = self.file.write_all_at(&POISON.to_ne_bytes(), 0) {
                 tracing::error!(%error, "the life word could not be poisoned: clients may go on reading the old arena");
             }
         }
 
-        /// The number of this life.
+        /// The number of this instance.
         pub fn life(&self) -> u64 {
             self.life
         }
@@ -149,7 +149,7 @@ mod in_file {
             Ok(LifeView::new(Arc::new(control), life))
         }
 
-        /// Ends the life as this process sees it: for a server that died and has no successor.
+        /// Ends the instance as this process sees it, for a server that died and has no successor.
         pub(crate) fn end_here(&self) -> io::Result<()> {
             self.control.make_own()?;
             self.control.word(0).store(POISON, Ordering::Release);
@@ -177,7 +177,7 @@ mod in_heap {
     }
 
     impl LifeWord {
-        /// Starts the life `life` under `path`, after poisoning what is there.
+        /// Starts the instance `life` under `path`, after poisoning the old one.
         pub fn create(path: &Path, life: u64) -> io::Result<LifeWord> {
             Self::poison_predecessor(path)?;
             let word = Self::in_memory(life)?;
@@ -186,14 +186,14 @@ mod in_heap {
             Ok(word)
         }
 
-        /// A life that no successor can poison.
+        /// A life word that no successor can poison.
         pub fn in_memory(life: u64) -> io::Result<LifeWord> {
             let control = Arc::new(Mapping::new(CONTROL_BYTES)?);
             control.word(0).store(life, Ordering::Release);
             Ok(LifeWord { control, life })
         }
 
-        /// Ends the validity of all that the server of an earlier life handed out.
+        /// Invalidates everything that an earlier instance of the server handed out.
         pub fn poison_predecessor(path: &Path) -> io::Result<()> {
             let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(control) = files.remove(path) {
@@ -202,12 +202,12 @@ mod in_heap {
             Ok(())
         }
 
-        /// Ends the validity of all that this server handed out.
+        /// Invalidates everything that this server handed out.
         pub fn poison(&self) {
             self.control.word(0).store(0, Ordering::Release);
         }
 
-        /// The number of this life.
+        /// The number of this instance.
         pub fn life(&self) -> u64 {
             self.life
         }

@@ -13,8 +13,8 @@ pub const HUGE_BYTES: usize = 2 << 20;
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
-/// A range of shared memory that lives as long as this value. Every access is checked against
-/// its bounds and made by assembly or relaxed atomics.
+/// A range of shared memory that lives as long as this value. Every access is checked against its bounds, and made by
+/// assembly or relaxed atomics.
 pub struct Mapping {
     base: NonNull<u8>,
     length: usize,
@@ -26,12 +26,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether `length` bytes from `offset` are there.
+    /// Whether there are `length` bytes from `offset` on.
     #[inline]
     pub fn holds(&self, offset: usize, length: usize) -> bool {
         offset
@@ -48,7 +48,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 
-    /// The memory as a slice that may be changed.
+    /// The memory as a mutable slice.
     ///
     /// # Safety
     /// It must be writable memory of this process, and nobody else reads or writes it while the slice lives.
@@ -68,7 +68,7 @@ impl Mapping {
         unsafe { copy::load(self.base.as_ptr().add(offset), into) };
     }
 
-    /// Copies from the memory what a peer reads: the last word after all before it.
+    /// Copies from the memory for a peer: the last word after all others.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -124,7 +124,7 @@ impl Mapping {
         };
     }
 
-    /// As [`Mapping::copy_across`]; `false` (and nothing done) where that would panic.
+    /// As [`Mapping::copy_across`], but returns `false`, and does nothing, where that would panic.
     #[must_use]
     pub fn try_copy(&self, offset: usize, from: &Mapping, at: usize, length: usize) -> bool {
         let holds = self.holds(offset, length) && from.holds(at, length) && self.base != from.base;
@@ -134,8 +134,8 @@ impl Mapping {
         holds
     }
 
-    /// Copies from other memory as an RDMA Read does: the last word after all before it. `false` (and nothing done) if a
-    /// range is out of bounds, or both are of one memory.
+    /// Copies from other memory as an RDMA Read does: the last word after all others. Returns `false`, and does
+    /// nothing, if a range is out of bounds, or both are in the same memory.
     #[must_use]
     pub fn try_read(&self, offset: usize, from: &Mapping, at: usize, length: usize) -> bool {
         let front = length.saturating_sub(WORD);
@@ -146,7 +146,7 @@ impl Mapping {
         holds && self.try_copy(offset + front, from, at + front, length - front)
     }
 
-    /// An aligned word. Only to be stored to if the memory is writable.
+    /// An aligned word. Store to it only if the memory is writable.
     ///
     /// # Panics
     /// If it is out of bounds or not aligned.
@@ -160,7 +160,7 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// An aligned half word. Only to be stored to if the memory is writable.
+    /// An aligned half word. Store to it only if the memory is writable.
     ///
     /// # Panics
     /// If it is out of bounds or not aligned.
@@ -175,7 +175,7 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// Where a range lies, for a system call that copies from it while the mapping lives.
+    /// The place of a range, for a system call that copies from it while the mapping lives.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -185,7 +185,8 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset)
     }
 
-    /// Where a range lies, for a system call that copies into it while the mapping lives. The memory must be writable.
+    /// The place of a range, for a system call that copies into it while the mapping lives. The memory must be
+    /// writable.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -195,7 +196,8 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset)
     }
 
-    /// Fetches the cache lines of a range for writing, away from the processors that have read them; out of bounds it does nothing.
+    /// Prefetches the cache lines of a range for writing, away from the processors that have read them. Does nothing
+    /// out of bounds.
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
@@ -212,7 +214,7 @@ impl Mapping {
         let _ = (offset, length);
     }
 
-    /// Fetches the cache line of a byte; out of bounds it does nothing.
+    /// Prefetches the cache line of a byte. Does nothing out of bounds.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
@@ -235,7 +237,7 @@ mod heap {
     impl Mapping {
         /// Zeroed memory of this process.
         pub fn new(length: usize) -> io::Result<Mapping> {
-            // Of plain words the allocator knows that they are zero: what is not touched costs nothing.
+            // The allocator knows that plain words are zero, so what is not touched costs nothing.
             let words = vec![0u64; length.div_ceil(8)].into_boxed_slice();
             let base = NonNull::from(Box::leak(words)).cast();
             Ok(Mapping { base, length })
@@ -271,7 +273,7 @@ mod mapped {
     pub enum Protection {
         ReadOnly,
         ReadWrite,
-        /// Read only, until [`Mapping::make_own`].
+        /// Read-only, until [`Mapping::make_own`].
         Private,
     }
 
@@ -307,15 +309,15 @@ mod mapped {
                     0,
                 )
             };
-            // The hole is left as it is: a mapping that fails late (a seal) may have taken it away
-            // already, and then another thread may have what lies there now.
+            // Leave the hole as it is: a mapping that fails late (a seal) may have removed it already, and another
+            // thread may have mapped something there.
             mapped?;
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Mapping { base, length })
         }
 
-        /// Lets this process store to a [`Protection::Private`] mapping: nobody else sees that, and from the first store on
-        /// this process no longer sees what others store to the page.
+        /// Lets this process store to a [`Protection::Private`] mapping. Nobody else sees these stores, and from the
+        /// first one on this process no longer sees what others store to the page.
         pub fn make_own(&self) -> io::Result<()> {
             let protection = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: the range was mapped by `of`; the kernel refuses this of a shared mapping that is read-only.
@@ -332,8 +334,8 @@ mod mapped {
             Ok(Mapping { base, length })
         }
 
-        /// Zeroed memory of this process that is taken by pages of 4 KiB as it is touched, until it is said that
-        /// [huge ones may come](Mapping::let_collapse). What is never touched is not counted.
+        /// Zeroed memory of this process, which it takes by pages of 4 KiB as it is touched, until [huge pages are
+        /// allowed](Mapping::let_collapse). Memory that is never touched does not count.
         pub fn reserve(length: usize) -> io::Result<Mapping> {
             let hole = reserve(length, HUGE_BYTES)?;
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -341,7 +343,7 @@ mod mapped {
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: the pages are those of the hole just reserved, which nobody else knows.
             unsafe { mprotect(hole.cast(), length.next_multiple_of(4096), access)? };
-            // A kernel that has no huge pages refuses, and needs not be told.
+            // A kernel without huge pages refuses, and needs no such hint.
             let _ = mapping.advise(0, length, libc::MADV_NOHUGEPAGE);
             Ok(mapping)
         }
@@ -351,7 +353,7 @@ mod mapped {
             self.advise(0, self.length, libc::MADV_POPULATE_WRITE)
         }
 
-        /// Asks for huge pages behind all whole 2 MiB of the (populated) memory; whether all came.
+        /// Asks for huge pages for all whole 2 MiB ranges of the (populated) memory. Returns whether all came.
         pub fn collapse(&self) -> bool {
             let whole = self.length / HUGE_BYTES * HUGE_BYTES;
             let mut all = whole == self.length;
@@ -364,23 +366,24 @@ mod mapped {
 
         /// Tells the kernel, before the memory is touched, that huge pages are welcome.
         pub fn welcome_huge(&self) {
-            // Where they are switched off this fails, and `collapse` decides.
+            // This fails if huge pages are switched off, and then `collapse` decides.
             let _ = self.advise(0, self.length, libc::MADV_HUGEPAGE);
         }
 
-        /// The kernel may put huge pages behind a range of whole ones that is in use, when its own thread comes by.
+        /// Allows the kernel's own thread to put huge pages behind a range of whole ones that is in use.
         pub fn let_collapse(&self, offset: usize, length: usize) {
             let _ = self.advise(offset, length, libc::MADV_HUGEPAGE);
         }
 
-        /// What is touched in a range from now on is taken by pages of 4 KiB.
+        /// From now on, what is touched in a range takes pages of 4 KiB.
         pub fn keep_small(&self, offset: usize, length: usize) {
             let _ = self.advise(offset, length, libc::MADV_NOHUGEPAGE);
         }
 
-        /// Gives a range of whole pages of a reserved mapping back: they read as zeros, and are taken again when touched.
+        /// Gives back a range of whole pages of a reserved mapping. They read as zeros, and are taken again when
+        /// touched.
         pub fn give_back(&self, offset: usize, length: usize) {
-            // What the kernel does not take stays ours, and may be used again.
+            // If the kernel refuses, the pages stay, and may be used again.
             let _ = self.advise(offset, length, libc::MADV_DONTNEED);
         }
 
@@ -397,7 +400,7 @@ mod mapped {
         }
     }
 
-    /// A hole of `length` bytes in the address space at a multiple of `align`.
+    /// Reserves `length` bytes of address space at a multiple of `align`.
     fn reserve(length: usize, align: usize) -> io::Result<*mut u8> {
         let length = length.next_multiple_of(4096);
         let total = length

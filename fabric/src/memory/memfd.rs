@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 /// A new memfd of `length` bytes, which can neither shrink nor grow from now on.
 pub fn create(name: &str, length: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Before Linux 6.3 the flag that forbids to execute it is unknown.
+    // Kernels before Linux 6.3 do not know the flag that forbids execution.
     let fd = match memfd_create(
         name,
         flags | MemfdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL),
@@ -23,20 +23,19 @@ pub fn create(name: &str, length: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Forbids every way of writing but the mappings that exist: new writable mappings, `write`,
-/// holes. Then forbids to seal any further, and takes the write permission from the mode, which
-/// is what a reopening through `/proc` would ask.
+/// Forbids every way to write except through existing mappings: new writable mappings, `write`, holes. Then forbids
+/// further seals, and removes the write permission from the mode, which a reopening through `/proc` would need.
 pub fn freeze(fd: &OwnedFd) -> io::Result<()> {
     fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
     Ok(fchmod(fd, Mode::RUSR)?)
 }
 
-/// Forbids to seal any further: nobody can take the peer's right to write.
+/// Forbids further seals, so that nobody can take away the peer's right to write.
 pub fn settle(fd: &OwnedFd) -> io::Result<()> {
     Ok(fcntl_add_seals(fd, SealFlags::SEAL)?)
 }
 
-/// Another descriptor of the same memory that can only be read.
+/// Another descriptor of the same memory, which can only be read.
 pub fn reopen_read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
@@ -45,9 +44,9 @@ pub fn reopen_read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
 /// `f_type` of a memfd of ordinary pages.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Its length, if it is sealed against shrinking and not of huge pages: then loads from it cannot
-/// fault for want of a page behind it, and a mapping of it has the length that was asked for (the
-/// kernel rounds that of huge pages up, over whatever lies behind).
+/// The length, if the memory is sealed against shrinking and does not have huge pages. Then loads from it cannot fault
+/// for lack of a page, and a mapping has the length that was asked for. (The kernel rounds that of huge pages up, over
+/// whatever follows.)
 pub fn sealed_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let ordinary = fstatfs(fd)?.f_type as u64 & 0xFFFF_FFFF == TMPFS_MAGIC;
     if !ordinary || !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
@@ -72,7 +71,7 @@ mod tests {
         let unsealed = memfd_create("odafs-test", MemfdFlags::ALLOW_SEALING).unwrap();
         assert!(sealed_length(unsealed.as_fd()).is_err());
 
-        // Where the kernel has no huge pages there is nothing to refuse.
+        // Nothing to refuse if the kernel has no huge pages.
         let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         if let Ok(huge) = memfd_create("odafs-test", flags) {
             ftruncate(&huge, 4 << 20).unwrap();

@@ -3,14 +3,14 @@ use super::mapping::Mapping;
 use crate::sync::Arc;
 use std::io;
 
-/// Memory that one owner has alone, as slices, but for the times when peers may use it as a [`Region`].
+/// Memory with one owner, who has it as slices except while peers may use it as a [`Region`].
 pub struct Own(Region);
 
 impl Own {
-    /// Zeroed memory; `length` is not 0.
+    /// Zeroed memory. `length` must not be 0.
     ///
     /// # Errors
-    /// There is none left.
+    /// There is no memory left.
     pub fn new(length: usize) -> io::Result<Own> {
         if length == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no bytes"));
@@ -18,27 +18,28 @@ impl Own {
         Ok(Own(Region::own(Mapping::new(length)?)))
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the memory is reached through its region alone, and that is in no hands but `self`'s.
         unsafe { self.0.memory().bytes() }
     }
 
-    /// Its bytes, to be changed.
+    /// The bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed alone.
         unsafe { self.0.memory_mut().bytes_mut() }
     }
 
-    /// For queue pairs to [bind](crate::QueuePair::bind): it has no tag of its own.
+    /// The region, which queue pairs [bind](crate::QueuePair::bind). It has no tag of its own.
     pub fn lend(self) -> Arc<Region> {
         Arc::new(self.0)
     }
 
-    /// Takes back what was lent. Whoever lets a peer reach a region holds on to it: nobody does any more.
+    /// Takes back what was lent, if nobody holds the region any more. Whoever lets a peer reach a region holds on to
+    /// it.
     ///
     /// # Errors
-    /// The region, if somebody does or it never was anybody's own.
+    /// The region, if somebody still holds it or it was never this process's own.
     pub fn take_back(region: Arc<Region>) -> Result<Own, Arc<Region>> {
         if !region.is_own() {
             return Err(region);
@@ -73,7 +74,7 @@ mod tests {
         );
     }
 
-    /// What peers may have mapped becomes no slice.
+    /// Memory that peers may have mapped becomes no slice.
     #[test]
     fn regions_of_queue_pairs_are_not_taken() {
         let region = Region::new(Mapping::new(8).unwrap(), SteeringTag(1));

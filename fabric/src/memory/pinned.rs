@@ -1,12 +1,12 @@
-//! A pin as a value: the frame keeps its content until it is dropped.
+//! A pin as a value: the frame keeps its content until the pin is dropped.
 
 use std::fmt;
 
 use super::FrameNumber;
 use super::protocol::State;
 
-/// What an arena knows of its frames, by their numbers. Pins hold on to it without a count of their own, which would be
-/// one word that every read of every engine writes.
+/// The states of an arena's frames, by number. Pins refer to them without a reference count, which would be one word
+/// that every read of every engine writes.
 pub(super) struct States(&'static [State]);
 
 impl States {
@@ -25,7 +25,7 @@ impl States {
 }
 
 impl Drop for States {
-    /// Whoever still holds a pin goes on using its state: then they are never freed.
+    /// If anybody still holds a pin and uses its state, the states are never freed.
     fn drop(&mut self) {
         if !self.0.iter().any(State::holds_pin) {
             let states = std::ptr::from_ref(self.0).cast_mut();
@@ -36,7 +36,7 @@ impl Drop for States {
     }
 }
 
-/// A frame whose content stays as it is until this is dropped.
+/// A frame whose content does not change until this is dropped.
 #[must_use = "the frame is pinned only as long as this is kept"]
 pub struct Pinned {
     state: &'static State,

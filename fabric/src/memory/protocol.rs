@@ -15,17 +15,17 @@
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use super::schedule_point;
 
-/// The stamp of a frame whose content is nobody's: above every epoch.
+/// The stamp of a frame without valid content. It is above every epoch.
 pub const UNPUBLISHED: u64 = u64::MAX;
 
 const REFERENCED: u32 = 1;
 const HANDED_OUT: u32 = 2;
 const PIN: u32 = 1 << 2;
 
-/// Pins of one frame beyond which a pin is refused.
+/// The most pins of one frame.
 const PINS_MAX: u32 = 1 << 20;
 
-/// What the server knows of one frame: its pins and two flags.
+/// The server's state of one frame: its pins and two flags.
 pub struct State(AtomicU32);
 
 impl State {
@@ -38,7 +38,7 @@ impl State {
         self.holds_pin()
     }
 
-    /// As [`State::is_pinned`], where no other task can have a say.
+    /// As [`State::is_pinned`], for callers that no other task can disturb.
     pub fn holds_pin(&self) -> bool {
         self.0.load(Ordering::Acquire) >= PIN
     }
@@ -70,7 +70,7 @@ impl State {
         self.0.load(Ordering::Relaxed) & HANDED_OUT != 0
     }
 
-    /// A flag that is set already is only read: the line stays shared.
+    /// A flag that is already set is only read, so that the cache line stays shared.
     fn set(&self, flag: u32) {
         if self.0.load(Ordering::Relaxed) & flag == 0 {
             self.0.fetch_or(flag, Ordering::Relaxed);
@@ -81,13 +81,13 @@ impl State {
 /// Why a frame could not be pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinRefused {
-    /// Its content has changed (or may have) since the reference was issued.
+    /// The content has changed, or may have, since the reference was issued.
     Stale,
-    /// Too many pins.
+    /// There are too many pins.
     Busy,
 }
 
-/// Counts a pin, then looks whether it came in time: the stamp must not be above `limit`.
+/// Counts a pin, then checks whether it came in time: the stamp must not be above `limit`.
 pub fn pin(stamp: &AtomicU64, state: &State, limit: u64) -> Result<(), PinRefused> {
     schedule_point();
     let before = state.0.fetch_add(PIN, Ordering::SeqCst);
@@ -103,7 +103,7 @@ pub fn pin(stamp: &AtomicU64, state: &State, limit: u64) -> Result<(), PinRefuse
     Ok(())
 }
 
-/// Moves the stamp to a new epoch, or to [`UNPUBLISHED`]. `true`: somebody holds a pin.
+/// Moves the stamp to a new epoch, or to [`UNPUBLISHED`]. Returns `true` if somebody holds a pin.
 ///
 /// An unpublished frame leaves the counter alone: its stamp is above every epoch anyway.
 pub fn revoke(stamp: &AtomicU64, state: &State, epoch: &AtomicU64, unpublish: bool) -> bool {
@@ -118,7 +118,7 @@ pub fn revoke(stamp: &AtomicU64, state: &State, epoch: &AtomicU64, unpublish: bo
     state.is_pinned()
 }
 
-/// Opens the content to readers; the epoch that it carries from now on.
+/// Opens the content to readers. Returns its epoch.
 pub fn publish(stamp: &AtomicU64, epoch: &AtomicU64) -> u64 {
     schedule_point();
     let opened = epoch.fetch_add(1, Ordering::SeqCst) + 1;
@@ -126,8 +126,8 @@ pub fn publish(stamp: &AtomicU64, epoch: &AtomicU64) -> u64 {
     opened
 }
 
-/// The epoch of a frame's content, if it is open to readers and ever was. What is loaded of it after this is of no later
-/// content, if [`is_still`] says so.
+/// The epoch of a frame's content, if that is open to readers. What is loaded from the frame after this belongs to no
+/// later content, if [`is_still`] returns true.
 #[inline]
 pub fn opened(stamp: &AtomicU64) -> Option<u64> {
     schedule_point();
@@ -135,7 +135,8 @@ pub fn opened(stamp: &AtomicU64) -> Option<u64> {
     (epoch != 0 && epoch != UNPUBLISHED).then_some(epoch)
 }
 
-/// After the copy: whether the stamp has not moved since [`opened`], be it to nothing, for memory that was given back is zero.
+/// After the copy: whether the stamp has not moved since [`opened`]. A stamp of 0 counts as moved, because memory that
+/// was given back reads as zeros.
 #[inline]
 pub fn is_still(stamp: &AtomicU64, epoch: u64) -> bool {
     schedule_point();
@@ -144,15 +145,15 @@ pub fn is_still(stamp: &AtomicU64, epoch: u64) -> bool {
     stamp.load(Ordering::Relaxed) == epoch
 }
 
-/// Closes a frame that nobody pins, before its content changes.
+/// Closes a frame without pins, before its content changes.
 pub fn close(stamp: &AtomicU64) {
     schedule_point();
     stamp.store(UNPUBLISHED, Ordering::Relaxed);
-    // Who loads anything that is stored after this finds the stamp moved.
+    // Whoever loads anything that is stored after this finds that the stamp has moved.
     fence(Ordering::Release);
 }
 
-/// After the copy: whether the stamp proves all of it. The fence belongs to the copies before.
+/// After the copy: whether the stamp validates all of it. The fence belongs to the copies before it.
 #[inline]
 pub fn validates(stamp: &AtomicU64, limit: u64) -> bool {
     schedule_point();
@@ -160,7 +161,7 @@ pub fn validates(stamp: &AtomicU64, limit: u64) -> bool {
     !is_above(stamp, limit)
 }
 
-/// An epoch of `u64::MAX` is never issued: with it, too, an unpublished frame is refused.
+/// An epoch of `u64::MAX` is never issued. An unpublished frame is refused with it, too.
 #[inline]
 fn is_above(stamp: &AtomicU64, limit: u64) -> bool {
     schedule_point();

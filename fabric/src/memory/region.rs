@@ -7,16 +7,16 @@ use std::sync::atomic::{
     fence,
 };
 
-/// Memory that a peer may read and write at any time. All access is by relaxed word copies: what
-/// comes out is untrusted bytes, perhaps torn, never undefined behaviour.
+/// Memory that a peer may read and write at any time. All access is by relaxed word copies. What comes out is untrusted
+/// bytes, perhaps torn, never undefined behaviour.
 pub struct Region {
     memory: Mapping,
     tag: SteeringTag,
     /// Address of the first byte under the tag.
     base: u64,
-    /// Memory of this process, to which nothing leads but this value.
+    /// Memory of this process, reachable only through this value.
     own: bool,
-    /// Given back when the memory is.
+    /// Released together with the memory.
     _charge: Option<Box<dyn Send + Sync>>,
 }
 
@@ -31,7 +31,7 @@ impl Region {
         }
     }
 
-    /// A region whose first byte its owner names otherwise than by 0.
+    /// A region whose first byte has another address than 0.
     #[cfg(feature = "verbs")]
     pub(crate) fn at(memory: Mapping, remote: Remote) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Region {
         }
     }
 
-    /// A region of no queue pair's.
+    /// A region of no queue pair.
     pub(super) fn own(memory: Mapping) -> Self {
         Self {
             own: true,
@@ -56,7 +56,7 @@ impl Region {
         &mut self.memory
     }
 
-    /// A region that somebody's account pays for.
+    /// A region that counts against an account.
     pub(crate) fn charged(memory: Mapping, tag: SteeringTag, charge: Box<dyn Send + Sync>) -> Self {
         Self {
             memory,
@@ -67,22 +67,22 @@ impl Region {
         }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether it has no bytes at all.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The name under which the peer reaches it.
+    /// The tag under which the peer reaches it.
     pub fn tag(&self) -> SteeringTag {
         self.tag
     }
 
-    /// Where the peer finds its byte at `offset`.
+    /// The place of the byte at `offset`, for the peer.
     pub fn remote(&self, offset: usize) -> Remote {
         Remote {
             tag: self.tag,
@@ -90,7 +90,7 @@ impl Region {
         }
     }
 
-    /// Copies from the region. `false` (and nothing done) if the range is beyond it.
+    /// Copies from the region. Returns `false`, and does nothing, if the range is out of bounds.
     #[must_use]
     #[inline]
     pub fn load(&self, offset: usize, into: &mut [u8]) -> bool {
@@ -101,7 +101,7 @@ impl Region {
         holds
     }
 
-    /// Copies into the region. `false` (and nothing done) if the range is beyond it.
+    /// Copies into the region. Returns `false`, and does nothing, if the range is out of bounds.
     #[must_use]
     #[inline]
     pub fn store(&self, offset: usize, from: &[u8]) -> bool {
@@ -112,8 +112,8 @@ impl Region {
         holds
     }
 
-    /// Makes the word at `offset` (a multiple of 8) `mark`, after all that was stored before. `false` (and nothing done) if
-    /// it is beyond the region.
+    /// Sets the word at `offset` (a multiple of 8) to `mark`, after all earlier stores. Returns `false`, and does
+    /// nothing, if it is out of bounds.
     #[cfg(not(shuttle))]
     #[must_use]
     pub(crate) fn mark(&self, offset: usize, mark: u64) -> bool {
@@ -125,15 +125,16 @@ impl Region {
         holds
     }
 
-    /// Whether the word at `offset` (a multiple of 8) is `mark`; then what an honest peer stored before is there.
+    /// Whether the word at `offset` (a multiple of 8) is `mark`. If it is, the earlier stores of an honest peer are
+    /// there.
     #[inline]
     pub fn marked(&self, offset: usize, mark: u64) -> bool {
         let holds = self.memory.holds(offset, 8) && offset.is_multiple_of(8);
         holds && self.memory.word(offset).load(Acquire) == mark
     }
 
-    /// Copies into the region from other memory. `false` (and nothing done) if a range is beyond
-    /// its memory, or both are one.
+    /// Copies into the region from other memory. Returns `false`, and does nothing, if a range is out of bounds, or
+    /// both are the same memory.
     #[must_use]
     pub(crate) fn copy_from(
         &self,

@@ -2,7 +2,7 @@ use super::mapping::Mapping;
 #[cfg(not(shuttle))]
 use std::marker::PhantomData;
 
-/// Bytes that lie behind each other.
+/// Contiguous bytes.
 #[derive(Clone, Copy)]
 pub enum Stretch<'a> {
     /// Private bytes.
@@ -13,13 +13,13 @@ pub enum Stretch<'a> {
         memory: &'a Mapping,
         /// First byte.
         at: usize,
-        /// How many bytes from there.
+        /// Length in bytes.
         length: usize,
     },
 }
 
 impl<'a> Stretch<'a> {
-    /// How many bytes it has.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Stretch::Bytes(bytes) => bytes.len(),
@@ -35,7 +35,7 @@ impl<'a> Stretch<'a> {
     /// A part of it: `length` bytes from `from` on.
     ///
     /// # Panics
-    /// If it has not as many.
+    /// If it is not that long.
     pub(super) fn part(self, from: usize, length: usize) -> Stretch<'a> {
         match self {
             Stretch::Bytes(bytes) => Stretch::Bytes(&bytes[from..][..length]),
@@ -54,7 +54,7 @@ impl<'a> Stretch<'a> {
         }
     }
 
-    /// Both as one, if `next` lies right behind it in the same shared memory.
+    /// Both as one, if `next` follows in the same shared memory.
     pub(super) fn joined(self, next: Stretch<'a>) -> Option<Stretch<'a>> {
         match (self, next) {
             (
@@ -74,7 +74,7 @@ impl<'a> Stretch<'a> {
     }
 }
 
-/// Stretches for one system call that reads from them, neighbours taken together.
+/// Stretches for one system call that reads from them, with neighbours joined.
 #[cfg(not(shuttle))]
 pub(crate) struct Vectors<'a> {
     vectors: [libc::iovec; Vectors::MAX],
@@ -84,7 +84,7 @@ pub(crate) struct Vectors<'a> {
 
 #[cfg(not(shuttle))]
 impl<'a> Vectors<'a> {
-    /// More go with the next call.
+    /// The next call takes more.
     const MAX: usize = 320;
 
     /// As many of the stretches as one call takes.
@@ -111,7 +111,7 @@ impl<'a> Vectors<'a> {
             Stretch::Bytes(bytes) => bytes.as_ptr(),
             Stretch::Memory { memory, at, length } => memory.address(at, length),
         };
-        // Pages that are neighbours are one stretch to the kernel.
+        // Neighbouring pages are one stretch for the kernel.
         let last = self.vectors[..self.count].last_mut();
         if let Some(last) = last
             && last

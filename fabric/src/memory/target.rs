@@ -3,12 +3,12 @@ use super::mapping::Mapping;
 use crate::fabric::{PostError, Sink};
 use crate::sync::Arc;
 
-/// Memory to copy from or to: what a steering tag or the sink of an RDMA Read comes to.
+/// Memory to copy from or to, for a steering tag or the sink of an RDMA Read.
 #[derive(Clone)]
 pub(crate) enum Target {
-    /// A region's.
+    /// Memory of a region.
     Region(Arc<Region>),
-    /// An arena's.
+    /// Memory of an arena.
     Mapping(Arc<Mapping>),
 }
 
@@ -24,7 +24,7 @@ impl Target {
     /// The memory of a sink, its first byte and its length.
     ///
     /// # Errors
-    /// The sink is beyond its region.
+    /// The sink exceeds its region.
     pub fn of_sink(sink: Sink<'_>) -> Result<(Target, usize, usize), PostError> {
         match sink {
             Sink::Region(into) if into.region.memory().holds(into.offset, into.length) => {

@@ -15,7 +15,7 @@ pub struct ArenaView {
     stamps: Arc<Mapping>,
     life: LifeView,
     layout: Layout,
-    /// Addresses that there are.
+    /// Size of the address range.
     length: u64,
 }
 
@@ -29,7 +29,7 @@ impl ArenaView {
         layout: Layout,
     ) -> Option<Self> {
         let length = layout.addresses(data.len() as u64);
-        // The last frame may be cut short.
+        // The last frame may be short.
         let last = usize::try_from(layout.stamp(length.checked_sub(1)?)).ok()?;
         stamps.holds(last, Layout::STAMP).then_some(Self {
             data,
@@ -53,9 +53,9 @@ impl ArenaView {
         })
     }
 
-    /// Copies the bytes at `address` and tells whether they are the page's that was referenced at
-    /// `epoch`: the stamps of all frames touched are not above it and the server's life goes on.
-    /// `false`: what is in `into` is garbage.
+    /// Copies the bytes at `address`. Returns whether they belong to the page that was referenced at `epoch`: the
+    /// stamps of all frames touched are not above it, and the server lives. If it returns `false`, `into` contains
+    /// garbage.
     #[must_use]
     #[inline]
     pub fn read(&self, address: u64, into: &mut [u8], epoch: Epoch) -> bool {
@@ -64,7 +64,7 @@ impl ArenaView {
         };
         let shift = self.layout.page().shift();
         let (first, last) = (address >> shift, last >> shift);
-        // The stamp's line comes while the data does, not after it.
+        // Prefetch the stamp's line, so that it comes together with the data.
         self.prefetch_stamp(address);
         if first == last || !self.layout.is_beside() {
             self.data.load(self.layout.place(address) as usize, into);
@@ -88,7 +88,7 @@ impl ArenaView {
         }
     }
 
-    /// The aligned `u64` at `address`, if it counts (as in [`ArenaView::read`]).
+    /// The aligned `u64` at `address`, if it is valid (as in [`ArenaView::read`]).
     #[inline]
     pub fn read_word(&self, address: u64, epoch: Epoch) -> Option<u64> {
         self.last_byte(address, 8)
@@ -98,13 +98,13 @@ impl ArenaView {
         (protocol::validates(self.stamp(address), epoch.0) && self.life.is_alive()).then_some(value)
     }
 
-    /// Fetches the stamp of the frame at `address` into the cache.
+    /// Prefetches the stamp of the frame at `address`.
     #[inline]
     pub fn prefetch_stamp(&self, address: u64) {
         self.stamps.prefetch(self.layout.stamp(address) as usize);
     }
 
-    /// Fetches `lines` cache lines at `address` and their stamp, ahead of a read.
+    /// Prefetches `lines` cache lines at `address` and their stamp, before a read.
     #[inline]
     pub fn prefetch(&self, address: u64, lines: u32) {
         if address >= self.len() {
@@ -117,7 +117,7 @@ impl ArenaView {
         }
     }
 
-    /// Bytes of all frames.
+    /// Size of all frames in bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
@@ -132,18 +132,18 @@ impl ArenaView {
         self.layout.page()
     }
 
-    /// The stamp of the frame at `address`, which is one.
+    /// The stamp of the frame at `address`, which must be in the arena.
     #[inline]
     fn stamp(&self, address: u64) -> &AtomicU64 {
         self.stamps.word(self.layout.stamp(address) as usize)
     }
 
-    /// Whether the server's life goes on.
+    /// Whether the server still lives.
     pub fn is_alive(&self) -> bool {
         self.life.is_alive()
     }
 
-    /// The last byte of a range that lies within the arena; of an empty one, its place.
+    /// The last byte of a range in the arena. For an empty range, its place.
     #[inline]
     fn last_byte(&self, address: u64, length: usize) -> Option<u64> {
         let last = address.checked_add((length as u64).saturating_sub(1))?;

@@ -1,4 +1,4 @@
-//! What each user holds of a listener's limits.
+//! How much of a listener's limits each user holds.
 
 use super::Limits;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct Accounts {
     users: Mutex<HashMap<u32, Account>>,
 }
 
-/// One connection of a user, or memory, until it is dropped.
+/// A connection or memory of a user, until it is dropped.
 pub struct Charge {
     accounts: Arc<Accounts>,
     uid: u32,
@@ -36,7 +36,7 @@ impl Accounts {
         &self.limits
     }
 
-    /// A connection; the error names the cap.
+    /// Counts a connection. The error names the limit.
     pub fn connection(self: &Arc<Self>, uid: u32) -> io::Result<Charge> {
         let mut users = self.users();
         let all = users
@@ -67,7 +67,7 @@ impl Accounts {
         })
     }
 
-    /// Memory in bytes; the error names the cap.
+    /// Counts memory in bytes. The error names the limit.
     pub fn memory(self: &Arc<Self>, uid: u32, bytes: u64) -> io::Result<Charge> {
         let mut users = self.users();
         let limit = self.limits.memory_per_uid;
@@ -116,7 +116,7 @@ mod tests {
     use super::super::ring::RING_BYTES;
     use super::*;
 
-    /// A client that reads guarded on one thread has four connections, and a region for what it reads.
+    /// A client with guarded reads on one thread has four connections, and a region for its reads.
     #[test]
     fn one_user_has_a_thousand_clients_by_default() {
         let accounts = Accounts::new(Limits::default());

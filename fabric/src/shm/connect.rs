@@ -35,7 +35,7 @@ pub fn connect(
     fabric::check_private_data(private_data)?;
     let deadline = clock::now() + options.timeout;
     let socket = reach(path, deadline)?;
-    // A server that refuses may have closed its end by now; its reason is still to be read.
+    // A server that refuses may have closed its end by now. Its reason can still be read.
     match socket.send(
         &Packet::Hello {
             private_data: private_data.to_vec(),
@@ -97,7 +97,7 @@ pub fn connect(
     )))
 }
 
-/// The peer closed its end; said once, ahead of what it sent before.
+/// Whether the error says that the peer closed its end. The kernel reports that once, ahead of what the peer sent before.
 fn is_hang_up(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -111,14 +111,14 @@ fn reach(path: &Path, deadline: Nanos) -> io::Result<Socket> {
     loop {
         match rustix::net::connect(socket.as_fd(), &address) {
             Ok(()) => return Ok(socket),
-            // The queue of those who wait to be accepted is full.
+            // The server's queue of pending connections is full.
             Err(Errno::AGAIN) if clock::now() < deadline => clock::sleep(Nanos::from_millis(1)),
             Err(error) => {
                 let kind = io::Error::from(error).kind();
                 let what = match error {
                     Errno::NOENT | Errno::CONNREFUSED => "no server listens there",
-                    Errno::ACCESS => "this user may not connect there",
-                    Errno::AGAIN => "the server does not accept",
+                    Errno::ACCESS => "this user may not connect to it",
+                    Errno::AGAIN => "the server accepts no connections",
                     _ => "cannot connect",
                 };
                 return Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! The rings' words once more, on loom's atomics.
+//! The words of the rings on loom's atomics.
 
 mod atomic {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -20,7 +20,7 @@ const SEVEN: Header = Header {
     length: 7,
 };
 
-/// A consumer that looks, dozes, looks again and sleeps is woken for every message.
+/// A consumer that looks, announces its sleep, looks again and sleeps is woken for every message.
 #[test]
 fn loom_no_wake_up_is_lost() {
     loom::model(|| {
@@ -40,7 +40,7 @@ fn loom_no_wake_up_is_lost() {
         };
         if Header::of(&word, 0).is_none() {
             doze(&asleep);
-            // A wait may end by itself; a wake-up that was lost is a deadlock, which loom reports.
+            // A wait may end by itself. A lost wake-up is a deadlock, which loom reports.
             while Header::of(&word, 0).is_none() {
                 bell.wait();
             }
@@ -51,7 +51,7 @@ fn loom_no_wake_up_is_lost() {
     });
 }
 
-/// A ring of one slot: a message is read whole, and its slot is not written again before that.
+/// A ring of one slot: a message is read whole before its slot is written again.
 #[test]
 fn loom_messages_are_whole() {
     loom::model(|| {

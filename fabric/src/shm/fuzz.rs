@@ -1,10 +1,11 @@
-//! What the fuzz target `shm_packet` in `fuzz/` runs; its corpus is replayed by the tests.
+//! The function of the fuzz target `shm_packet` in `fuzz/`. The tests replay its corpus.
 
 use super::socket::{PACKET_MAX, Packet, REASON_MAX};
 
-/// A packet on the socket beside the rings, to which any local user may write. What is taken reads back from its encoding.
+/// A packet on the socket beside the rings, to which any local user may write. A packet that is accepted must read back
+/// from its encoding.
 pub fn packet(bytes: &[u8]) {
-    // The kernel cuts off what is longer.
+    // The kernel cuts longer packets off.
     let Ok(mut packet) = Packet::decode(&bytes[..bytes.len().min(PACKET_MAX)]) else {
         return;
     };

@@ -1,7 +1,7 @@
-//! Notices servers that end without a word: what they exposed counts no more.
+//! Notices servers that die, so that what they exposed no longer counts.
 //!
-//! One thread of the process sleeps until the socket of a connection hangs up that has brought a life word. The kernel
-//! closes a server's sockets however it dies, so this needs no successor, and nothing on the path of a read.
+//! One thread of the process sleeps until a socket whose connection has a life word hangs up. The kernel closes a
+//! server's sockets however it dies, so this needs no successor, and adds nothing to the path of a read.
 
 use crate::memory::LifeView;
 use rustix::event::epoll;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Hang-ups that one system call tells of.
+/// The most hang-ups that one system call reports.
 const BATCH: usize = 16;
 
 struct Watch {
@@ -24,7 +24,7 @@ struct Lives {
     watched: HashMap<u64, LifeView>,
 }
 
-/// A life that is watched until this is dropped.
+/// A life word that is watched until this is dropped.
 pub struct Watched(u64);
 
 /// Ends `life`, for this process, when the peer of `socket` closes it.
@@ -82,7 +82,7 @@ impl Watch {
             data: epoll::EventData::new_u64(0),
         }; BATCH];
         loop {
-            // All that fails here is an interruption.
+            // The only possible failure here is an interruption.
             let found = epoll::wait(&self.epoll, &mut events, None).unwrap_or(0);
             for event in &events[..found] {
                 let life = self.lives().watched.remove(&event.data.u64());

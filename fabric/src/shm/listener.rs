@@ -19,38 +19,38 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take for its first packet.
 const HELLO_WITHIN: Nanos = Nanos::from_secs(5);
 
-/// Time between two looks that no event asks for: for a caller that polls and never waits.
+/// Time between two looks that no event asks for, for a caller that polls and never waits.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
-/// New connections that one look takes.
+/// The most new connections that one look accepts.
 const ACCEPT_BURST: usize = 16;
 
-/// Takes connections on a Unix socket.
+/// Accepts connections on a Unix socket.
 pub struct Listener {
     socket: Socket,
     path: PathBuf,
-    /// Device and inode of the socket, so that only our own is removed at the end.
+    /// Device and inode of the socket, so that only this listener's own is removed at the end.
     identity: (u64, u64),
-    /// Everything that may make [`fabric::Listener::poll_accept`] find something.
+    /// All events after which [`fabric::Listener::poll_accept`] may find something.
     epoll: OwnedFd,
     accounts: Arc<Accounts>,
     waiting: Vec<Waiting>,
-    /// Given up for a moment when descriptors run out, to take a connection and refuse it:
-    /// unaccepted it would wake us for ever.
+    /// Given up for a moment when descriptors run out, to accept a connection and refuse it. Left unaccepted, it would
+    /// wake this thread for ever.
     spare: Option<OwnedFd>,
     looked: Option<Nanos>,
-    /// While it lasts, `epoll` tells of no new connections.
+    /// During a pause, `epoll` reports no new connections.
     pause: Pause,
-    /// Descriptors ran out when a connection was last to be taken.
+    /// Whether descriptors had run out at the last accept.
     wants_descriptors: bool,
-    /// The set that waits for us, and the bell that `epoll` rings.
+    /// The set that waits for this listener, and the bell that `epoll` rings.
     set: Option<(Arc<WakeSet>, Bell)>,
 }
 
-/// A client that has connected and not yet spoken.
+/// A client that has connected and not yet sent a packet.
 struct Waiting {
     socket: Socket,
     peer: Peer,
@@ -59,8 +59,8 @@ struct Waiting {
 }
 
 impl Listener {
-    /// Listens at `path`. A socket that a dead server left there is replaced, a live one is an
-    /// error. Anyone who can open `path` may connect; the kernel reports the ids of the peer.
+    /// Listens at `path`. Replaces a socket that a dead server left there; the socket of a live one is an error. Anyone
+    /// who can open `path` may connect; the kernel reports the peer's ids.
     pub fn bind(path: &Path, limits: Limits) -> io::Result<Listener> {
         let context = |error: Errno| {
             io::Error::new(
@@ -120,7 +120,7 @@ impl Listener {
                 Err(Errno::MFILE | Errno::NFILE) if self.refuse_for_want_of_descriptors() => {}
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
-                    // It would wake us as long as it fails.
+                    // Otherwise it would wake this thread as long as it fails.
                     let _ = epoll::delete(&self.epoll, self.socket.as_fd());
                     self.pause.failed(clock::now());
                     return Err(error.into());
@@ -157,7 +157,7 @@ impl Listener {
         }
     }
 
-    /// Whether new connections are let be.
+    /// Whether new connections are ignored for now.
     fn pauses(&mut self, now: Nanos) -> bool {
         if self.pause.end(now) {
             let data = epoll::EventData::new_u64(0);
@@ -174,7 +174,7 @@ impl Listener {
         until.is_some()
     }
 
-    /// Whether somebody was refused.
+    /// Whether anybody was refused.
     fn refuse_for_want_of_descriptors(&mut self) -> bool {
         if !std::mem::replace(&mut self.wants_descriptors, true) {
             tracing::warn!("out of descriptors: raise the limit on open files");
@@ -196,8 +196,7 @@ impl Listener {
         refused
     }
 
-    /// The first client that has said what it wants. Those that spoke nonsense, left or took too
-    /// long are dropped.
+    /// The first client whose first packet has come. Clients that sent garbage, left or took too long are dropped.
     fn next_hello(&mut self) -> Option<Incoming> {
         let now = clock::now();
         let mut index = 0;
@@ -251,7 +250,7 @@ fn remove_dead(path: &Path) -> io::Result<()> {
             ),
         )
     };
-    // A connect to any other file is refused as one to a dead socket is.
+    // A connect to any other file is refused in the same way as one to a dead socket.
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(in_use());
     }
@@ -278,7 +277,7 @@ impl fabric::Listener for Listener {
         {
             return Ok(None);
         }
-        // Those that have been silent for too long give their places to new ones.
+        // Clients that have been silent for too long give way to new ones.
         let mut incoming = self.next_hello();
         if incoming.is_none() && !pauses {
             self.take_new()?;
@@ -312,7 +311,7 @@ impl Drop for Listener {
     }
 }
 
-/// A client that has said what it wants.
+/// A client whose first packet has come.
 struct Incoming {
     socket: Socket,
     peer: Peer,
@@ -417,7 +416,7 @@ mod tests {
     use crate::fabric::Listener as _;
     use rustix::event::{PollFd, PollFlags, poll};
 
-    /// What fails is told once, and then let be for a while: nobody is woken for it either.
+    /// A failure is reported once, and then the listener rests for a while and nobody is woken for it.
     #[test]
     fn an_accept_that_fails_is_not_tried_again_at_once() {
         let dir = tempfile::tempdir().unwrap();

@@ -18,34 +18,35 @@ const DATA: u8 = 0;
 /// A client asks for a region: `{ length u64, request u32 }`.
 const REGISTER: u8 = 1;
 
-/// Registrations that one poll serves before it returns to its caller.
+/// The most registrations that one poll serves before it returns.
 const REGISTER_BURST: u32 = 4;
 
-/// Messages up to here are copied as a whole, in bytes: registrations among them.
+/// Messages of up to this many bytes, which includes registrations, are copied as a whole.
 const SHORT: usize = 64;
 
-/// Empty polls between two looks at the clock.
+/// Number of empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 1 << 9;
 
-/// Who polls in vain looks so often whether the socket is still open, which is a system call: the server has many connections.
+/// How often an end that polls without success checks whether the socket is still open. That is a system call, and the
+/// server has many connections.
 const SERVER_LOOKS_EVERY: Nanos = Nanos::from_millis(100);
 
-/// The same of a client, to which descriptors come over it.
+/// The same for a client, which also gets descriptors over the socket.
 const CLIENT_LOOKS_EVERY: Nanos = Nanos::from_millis(2);
 
-/// Packets that one look takes.
+/// The most packets that one look takes.
 const PACKET_BURST: u32 = 64;
 
-/// Messages that are still taken after the end of the connection: more than a ring holds.
+/// The most messages that are taken after the end of the connection: more than a ring holds.
 const LAST_MESSAGES: u32 = 1024;
 
-/// Bytes that are fetched of where the next write goes: a small page, and what a guarded read puts behind it.
+/// Number of bytes to prefetch at the place of the next write: a small page, and what a guarded read puts behind it.
 const WRITE_PREPARED: usize = 4096 + 64;
 
-/// Most steering tags of a connection: two an arena, one a region.
+/// The most steering tags of a connection: two for an arena, one for a region.
 const TAGS_MAX: u32 = 1 << 16;
 
-/// What only one of the ends has. The server makes all memory and gives all steering tags.
+/// The parts that only one of the ends has. The server creates all memory and assigns all steering tags.
 pub enum Role {
     Server {
         accounts: Arc<Accounts>,
@@ -62,21 +63,21 @@ pub enum Role {
 
 /// What a steering tag names.
 enum Memory {
-    /// Read and written by both ends.
+    /// Memory that both ends read and write.
     Shared(Arc<Region>),
-    /// The server's, that the client may read.
+    /// The server's memory, which the client may read.
     Exposed(Arc<Mapping>),
-    /// At the server: a tag of its own arena.
+    /// At the server: its own arena.
     Own,
 }
 
-/// Where the peer had us write lately. One that reads one thing at a time has two places for it in turn: what was
-/// written to before the last is where the next goes, and can be fetched while the peer is at the last.
+/// Where the peer had this end write lately. A peer that reads one thing at a time has two places, which take turns:
+/// the next write goes to the one before last, which can be prefetched while the peer is busy with the last one.
 #[derive(Default)]
 struct Writes {
     last: Option<Remote>,
     before: Option<Remote>,
-    /// Since the last flush.
+    /// Writes since the last flush.
     count: u32,
 }
 
@@ -87,7 +88,7 @@ impl Writes {
         self.count += 1;
     }
 
-    /// Where the next write goes, if there was one, and one alone.
+    /// The place of the next write, if there was exactly one.
     #[inline]
     fn flushed(&mut self) -> Option<Remote> {
         let alone = std::mem::take(&mut self.count) == 1;
@@ -100,16 +101,16 @@ impl Writes {
 pub struct Pair {
     out: Producer,
     into: Consumer,
-    /// The last message: the peer cannot reach it here. As long as the longest so far.
+    /// A private copy of the last message, which the peer cannot reach. It is as long as the longest message so far.
     message: Vec<u8>,
     length: usize,
     armed: bool,
     closed: bool,
     empty_polls: u32,
-    /// When to look at the socket next, if there is nothing but empty polls.
+    /// When to look at the socket next, if all polls are empty.
     look_next: Nanos,
     last_messages: u32,
-    /// By steering tag less one.
+    /// By steering tag minus one.
     memories: Vec<Memory>,
     writes: Writes,
     socket: Socket,
@@ -148,7 +149,8 @@ impl Pair {
         }
     }
 
-    /// Counts an empty poll. Is it time to look at the socket? By the clock: an engine with many connections polls each seldom.
+    /// Counts an empty poll. Returns whether it is time to look at the socket. It goes by the clock, because an engine
+    /// with many connections rarely polls each.
     #[inline]
     fn is_due(&mut self) -> bool {
         self.empty_polls += 1;
@@ -170,7 +172,7 @@ impl Pair {
         is_due
     }
 
-    /// Takes what came over the socket: wake-ups, and at the client descriptors.
+    /// Handles what came over the socket: wake-ups, and at the client also descriptors.
     fn look_at_socket(&mut self) {
         for _ in 0..PACKET_BURST {
             if self.take_packet().is_none() {
@@ -184,7 +186,7 @@ impl Pair {
         self.armed
     }
 
-    /// As [`Pair::look_at_socket`], but not beyond a wake-up: most come alone, and what is behind one wakes again.
+    /// As [`Pair::look_at_socket`], but stops after a wake-up. Most come alone, and a packet behind it wakes again.
     fn take_wake_up(&mut self) {
         for _ in 0..PACKET_BURST {
             if matches!(self.take_packet(), None | Some(Packet::Wake)) {
@@ -193,7 +195,7 @@ impl Pair {
         }
     }
 
-    /// Takes what the socket has next; `None`: nothing, or the connection is over.
+    /// Handles the next packet of the socket. Returns `None` if there is none, or the connection has ended.
     fn take_packet(&mut self) -> Option<Packet> {
         let next = match self.role {
             Role::Server { .. } => self
@@ -211,7 +213,7 @@ impl Pair {
         };
         let learned = match &packet {
             Packet::Wake => Ok(None),
-            // The answer to a registration that has stopped waiting for it.
+            // The answer to a registration that nobody waits for any more.
             Packet::NoRegion { .. } if matches!(self.role, Role::Client { .. }) => Ok(None),
             packet => self.learn(packet, descriptors),
         };
@@ -235,19 +237,19 @@ impl Pair {
     fn memory(&mut self, tag: SteeringTag) -> Result<&Memory, PostError> {
         let index = (tag.0 as usize).wrapping_sub(1);
         if index >= self.memories.len() {
-            // The server may have told of it, and nobody has looked.
+            // The server may have reported the reason, and nobody has looked.
             self.look_at_socket();
         }
         self.memories.get(index).ok_or(PostError::BadRange)
     }
 
-    /// What became of a message for the ring.
+    /// The result of posting a message to the ring.
     #[inline]
     fn posted(&mut self, posted: Result<(), PostError>) -> Result<Posted, PostError> {
         match posted {
             Ok(()) => Ok(Posted::Done),
             Err(PostError::Full) => {
-                // Nobody would wake the peer for what fills the ring.
+                // Without a flush, nobody would wake the peer for the messages that fill the ring.
                 self.flush();
                 Err(PostError::Full)
             }

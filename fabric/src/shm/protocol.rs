@@ -2,35 +2,34 @@
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The first word of a slot: it becomes that of message number `n` (counted from 0) when the
-/// message is complete.
+/// The first word of a slot. It becomes that of message number `n` (counted from 0) when the message is complete.
 ///
 /// ```text
 ///   63..48  n + 1, modulo 2^16      47..32  heard      31..30  kind      29..17  place      16..0  length
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Messages that its sender has taken from the ring of the other direction, modulo 2^16.
+    /// Number of messages that its sender has taken from the ring of the other direction, modulo 2^16.
     pub heard: u16,
     /// At most [`KIND_MAX`].
     pub kind: u8,
-    /// Where in the data a long message lies, in units of [`PLACE_BYTES`]: at most [`PLACE_MAX`].
+    /// The place of a long message in the data, in units of [`PLACE_BYTES`], at most [`PLACE_MAX`].
     pub place: u16,
-    /// Bytes, at most [`LENGTH_MAX`].
+    /// Length in bytes, at most [`LENGTH_MAX`].
     pub length: u32,
 }
 
-/// Longest message that a header can tell of.
+/// The longest message that a header can describe.
 pub const LENGTH_MAX: u32 = (1 << 17) - 1;
-/// The last place.
+/// The largest place.
 pub const PLACE_MAX: u16 = (1 << 13) - 1;
 /// Long messages begin at multiples of this: a cache line.
 pub const PLACE_BYTES: u64 = 64;
-/// The last kind.
+/// The largest kind.
 pub const KIND_MAX: u8 = 3;
 
 impl Header {
-    /// Makes message `n`, whose bytes are there, visible.
+    /// Publishes message `n`, whose bytes are in place.
     #[inline]
     pub fn publish(self, word: &AtomicU64, n: u64) {
         debug_assert!(
@@ -44,7 +43,7 @@ impl Header {
         word.store(value, Ordering::Release);
     }
 
-    /// Message `n`, if it is there. All that it says is the peer's word, and no more.
+    /// Message `n`, if it is there. Its contents are only what the peer claims.
     #[inline]
     pub fn of(word: &AtomicU64, n: u64) -> Option<Header> {
         let value = word.load(Ordering::Acquire);
@@ -58,13 +57,13 @@ impl Header {
     }
 }
 
-/// A slot's last message was one ring size ago, so 16 bits never confuse the two. Fresh
-/// memory is zero, which the first turn of the ring does not use.
+/// A slot's last message was one ring size ago, so 16 bits never confuse the two. Fresh memory is zero, which the first
+/// turn of the ring does not use.
 fn sequence(n: u64) -> u16 {
     (n as u16).wrapping_add(1)
 }
 
-/// Before a sleep: says so, then the sleeper has to look once more.
+/// Before a sleep: announces it. The sleeper must then look once more.
 pub fn doze(asleep: &AtomicU32) {
     asleep.store(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
@@ -75,8 +74,8 @@ pub fn rise(asleep: &AtomicU32) {
     asleep.store(0, Ordering::Relaxed);
 }
 
-/// After something was made visible: whether a sleeper has to be woken for it. Of the two
-/// fences one is first: either the sleeper sees what was made visible, or we see the sleeper.
+/// After publishing something: whether a sleeper must be woken for it. One of the two fences comes first, so either the
+/// sleeper sees what was published, or this end sees the sleeper.
 pub fn must_wake(asleep: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
     asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0

@@ -1,15 +1,14 @@
-//! A ring of messages, one way, in memory that the peer can scribble on.
+//! A one-way ring of messages, in memory that the peer can overwrite at any time.
 //!
 //! ```text
 //!   0    asleep    the consumer sleeps: wake it          128  consumed  slots, counted from 0
 //!   64   starved   the producer found no room: wake it   256  SLOTS slots of 256 bytes, then the data
 //! ```
-//! A slot is a header word and up to 248 bytes; longer messages lie in the data, in one piece,
-//! at the place that the header names. Nobody reads an index of the peer's but `consumed`, and that
-//! only when the ring looks full: what the peer has taken is told with each message that it sends.
-//! So a small message costs the one to four cache lines that it fills. A sender with nothing under way uses
-//! the fronts of the data's two halves in turn: the lines stay in the caches, and those of the next
-//! message can be fetched for writing while the peer is at this one's.
+//! A slot is a header word and up to 248 bytes. Longer messages are in the data, in one piece, at the place that the
+//! header names. Of the peer's indices only `consumed` is read, and that only when the ring looks full: each message of
+//! the peer says what it has taken. So a small message costs the one to four cache lines that it fills. A sender with
+//! nothing under way uses the fronts of the data's two halves in turn. The lines stay in the caches, and those of the
+//! next message can be prefetched for writing while the peer is busy with this one's.
 
 use super::protocol::{self, Header, PLACE_BYTES};
 use crate::fabric::{self, PostError, Source};
@@ -17,7 +16,7 @@ use crate::memory::mapping::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Longest message, in bytes.
+/// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = (64 + 4) << 10;
 
 const SLOTS: u64 = 256;
@@ -25,23 +24,23 @@ const SLOT_BYTES: usize = 256;
 const LINE_BYTES: usize = 64;
 const INLINE_MAX: usize = SLOT_BYTES - 8;
 const DATA_BYTES: u64 = 512 << 10;
-/// More is not prepared for: it would drive out of the cache what is there.
+/// The most bytes to prepare. More would evict useful lines from the cache.
 const PREPARED_MAX: usize = 8 << 10;
 const SLOTS_AT: usize = 256;
 const DATA_AT: usize = SLOTS_AT + SLOTS as usize * SLOT_BYTES;
 
-/// Bytes of a ring, a multiple of the page size.
+/// Size of a ring in bytes, a multiple of the page size.
 pub const RING_BYTES: usize = (DATA_AT + DATA_BYTES as usize).next_multiple_of(4096);
 
-// With no message left in the ring, the consumer has told of all but a quarter, the last and one that it held: the
-// longest message still fits, wherever the ring's end is.
+// When the ring is empty, the consumer has reported all but a quarter, the last message and one that it kept. So the
+// longest message still fits, wherever the ring ends.
 const _: () = assert!(DATA_BYTES / 4 + 4 * (MESSAGE_MAX as u64 + 64) <= DATA_BYTES);
 const _: () = assert!(MESSAGE_MAX as u32 <= protocol::LENGTH_MAX);
 const _: () = assert!(DATA_BYTES / PLACE_BYTES <= protocol::PLACE_MAX as u64 + 1);
-// So many can be told of between two messages of the peer, and no more are under way.
+// At most this many can be reported between two messages of the peer, and no more are under way.
 const _: () = assert!(SLOTS < 1 << 16);
 
-/// One ring within a mapping.
+/// A ring in a mapping.
 #[derive(Clone)]
 pub struct Ring {
     memory: Arc<Mapping>,
@@ -81,8 +80,8 @@ impl Ring {
     }
 }
 
-/// Where in the data a long message begins, as a count of all bytes ever: at `head`, or at the
-/// ring's next turn if it does not fit before its end. And where the next one may begin.
+/// Where a long message begins in the data, as a count of all bytes ever: at `head`, or at the ring's next turn if it
+/// does not fit before its end. Also where the next one may begin.
 fn place(head: u64, length: u32) -> (u64, u64) {
     let left = DATA_BYTES - head % DATA_BYTES;
     let start = if left < u64::from(length) {
@@ -93,7 +92,7 @@ fn place(head: u64, length: u32) -> (u64, u64) {
     (start, start + room(length))
 }
 
-/// Bytes of the data that a long message takes.
+/// Number of bytes that a long message takes in the data.
 fn room(length: u32) -> u64 {
     u64::from(length).next_multiple_of(PLACE_BYTES)
 }
@@ -104,14 +103,15 @@ pub struct Producer {
     posted: u64,
     flushed: u64,
     head: u64,
-    /// What the consumer has told, as far as we have looked.
+    /// What the consumer has reported, as far as this end has looked.
     consumed: u64,
-    /// What it has told with its messages: never more than is true, for it is told modulo 2^16 and in order.
+    /// What the consumer has reported with its messages. It is never more than true, because the reports come modulo
+    /// 2^16 and in order.
     heard: u64,
     tail: u64,
-    /// Bytes of the last long message that nothing was prepared after.
+    /// Length of the last long message for whose successor nothing was prepared.
     last_long: usize,
-    /// Where in the data each slot's message ends.
+    /// The end of each slot's message in the data.
     ends: Box<[u64]>,
 }
 
@@ -131,7 +131,7 @@ impl Producer {
         }
     }
 
-    /// Puts the concatenation of `parts` into the ring. `heard`: messages taken from the other one.
+    /// Puts the concatenation of `parts` into the ring. `heard` is the number of messages taken from the other ring.
     #[inline]
     pub fn post(&mut self, kind: u8, heard: u64, parts: &[&[u8]]) -> Result<(), PostError> {
         let lengths = parts.iter().map(|part| part.len());
@@ -153,7 +153,7 @@ impl Producer {
         Ok(())
     }
 
-    /// As [`post`](Self::post), with parts that may lie in an arena.
+    /// As [`post`](Self::post), with parts that may be in an arena.
     pub fn post_gather(
         &mut self,
         kind: u8,
@@ -190,7 +190,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Makes the next message visible. Its bytes are there.
+    /// Publishes the next message, whose bytes are in place.
     #[inline]
     fn publish(&mut self, kind: u8, heard: u64, place: u16, length: usize) {
         let header = Header {
@@ -219,7 +219,7 @@ impl Producer {
         self.store_inline(at, &gathered[..length]);
     }
 
-    /// The header's line last: the consumer polls it, and shall not take it from us between two stores.
+    /// The header's line comes last: the consumer polls it, and must not take it away between two stores.
     #[inline]
     fn store_inline(&self, at: usize, whole: &[u8]) {
         const BESIDE_HEADER: usize = LINE_BYTES - 8;
@@ -239,8 +239,8 @@ impl Producer {
         }
     }
 
-    /// Fetches what the next long message will be written to, should all before it have been taken and should it be
-    /// as long as the last: there is time for it now, while the peer is at that one.
+    /// Prefetches the place of the next long message, assuming that all earlier ones will have been taken and that it
+    /// is as long as the last. There is time for it now, while the peer is busy with that one.
     #[inline]
     fn prepare(&mut self) {
         let length = std::mem::take(&mut self.last_long).min(PREPARED_MAX);
@@ -251,7 +251,7 @@ impl Producer {
         }
     }
 
-    /// Where in the data a long message goes.
+    /// The place of a long message in the data.
     #[inline]
     fn take_place(&mut self, length: usize) -> Result<u64, PostError> {
         if length > MESSAGE_MAX {
@@ -265,13 +265,13 @@ impl Producer {
         Ok(start % DATA_BYTES)
     }
 
-    /// Where in the memory a place in the data is.
+    /// The place in the memory of a place in the data.
     fn data(&self, start: u64) -> usize {
         self.ring.base + DATA_AT + start as usize
     }
 
-    /// Room for one more message with `length` bytes of data, or `Full`: then the consumer will
-    /// wake us when it has made some.
+    /// Finds room for another message with `length` bytes of data. If there is none, returns `Full`, and the consumer
+    /// will wake this end when it has made some.
     #[inline]
     fn make_room(&mut self, length: u32) -> Result<(), PostError> {
         if self.has_room(length) {
@@ -300,7 +300,8 @@ impl Producer {
         self.posted - self.consumed < SLOTS && end - self.tail <= DATA_BYTES
     }
 
-    /// The peer's word: not beyond what was posted. It may be behind what the peer has told with its messages since.
+    /// The peer's word, limited to what was posted. It may be behind what the peer has reported with its messages
+    /// since.
     fn learn_consumed(&mut self) -> Result<(), PostError> {
         let told = self.ring.consumed().load(Ordering::Acquire);
         if told > self.posted {
@@ -319,7 +320,7 @@ impl Producer {
         }
     }
 
-    /// What the header of a message of the peer's says, each in its turn. False: what it says cannot be.
+    /// Processes the report in the header of a message of the peer. Returns false if it is impossible.
     #[inline]
     pub fn hear(&mut self, heard: u16) -> bool {
         let more = heard.wrapping_sub(self.heard as u16);
@@ -332,7 +333,7 @@ impl Producer {
         true
     }
 
-    /// Whether the consumer sleeps through messages that were posted since the last flush.
+    /// Whether the consumer sleeps although messages were posted since the last flush.
     #[inline]
     pub fn flush(&mut self) -> bool {
         let news = std::mem::replace(&mut self.flushed, self.posted) != self.posted;
@@ -342,14 +343,14 @@ impl Producer {
     }
 }
 
-/// What the consumer found.
+/// The result of a look at the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// A message, whose bytes are in the buffer.
     Message { kind: u8, length: usize, heard: u16 },
     /// Nothing yet.
     Nothing,
-    /// What no honest peer writes.
+    /// Something that no honest peer writes.
     Nonsense,
 }
 
@@ -358,9 +359,9 @@ pub struct Consumer {
     ring: Ring,
     taken: u64,
     told: u64,
-    /// Bytes of the data that were taken since that was told.
+    /// Number of bytes of the data that were taken since the last report.
     untold: u64,
-    /// The last message, while it lies in the ring: where it begins, and its bytes.
+    /// The last message, while it is in the ring: its place and its length.
     held: Option<(usize, usize)>,
 }
 
@@ -375,14 +376,14 @@ impl Consumer {
         }
     }
 
-    /// Messages taken, the last among them: it need not lie in the ring any more.
+    /// Number of messages taken, including the last one, which need not be in the ring any more.
     #[inline]
     pub fn release(&mut self) -> u64 {
         self.held = None;
         self.taken
     }
 
-    /// Messages taken whose bytes may be written over.
+    /// Number of messages taken whose bytes may be overwritten.
     #[inline]
     fn taken(&self) -> u64 {
         self.taken - u64::from(self.held.is_some())
@@ -393,7 +394,8 @@ impl Consumer {
     fn next(&self) -> Option<Header> {
         let header = Header::of(self.ring.header(self.taken), self.taken);
         if header.is_none() {
-            // The header is stored last, so the lines behind it are there first: those of a call come meanwhile.
+            // The header is stored last, so the lines after it are there already. Those of a call are fetched
+            // meanwhile.
             let slot = self.ring.slot(self.taken);
             self.ring.memory.prefetch(slot + LINE_BYTES);
             self.ring.memory.prefetch(slot + 2 * LINE_BYTES);
@@ -401,8 +403,8 @@ impl Consumer {
         header
     }
 
-    /// Copies the first `front` bytes of the next message into `buffer`, which grows for them, if there is one. If it
-    /// is longer, it stays in the ring until the next one is asked for.
+    /// Copies the first `front` bytes of the next message, if there is one, into `buffer`, which grows for them. If the
+    /// message is longer, it stays in the ring until the next call.
     #[inline]
     pub fn take(&mut self, buffer: &mut Vec<u8>, front: usize) -> Taken {
         self.held = None;
@@ -439,7 +441,7 @@ impl Consumer {
         }
     }
 
-    /// Copies from `offset` on from the last message, while it lies in the ring. `false` if it does not, or if it is
+    /// Copies from the last message, from `offset` on, while it is in the ring. Returns `false` if it is not, or is
     /// shorter.
     pub fn load(&self, offset: usize, into: &mut [u8]) -> bool {
         let Some((at, length)) = self.held else {
@@ -454,7 +456,8 @@ impl Consumer {
         within
     }
 
-    /// Tells the producer of the room that was made, when it is worth it. `true`: the producer waits for it.
+    /// Reports the room that was made to the producer, when that is worthwhile. Returns `true` if the producer waits
+    /// for it.
     #[inline]
     pub fn tell(&mut self) -> bool {
         let taken = self.taken();
@@ -472,7 +475,7 @@ impl Consumer {
         self.next().is_some()
     }
 
-    /// Asks to be woken. `false`: no need, a message is there.
+    /// Asks to be woken. Returns `false` if that is unnecessary, because a message is there.
     pub fn arm(&self) -> bool {
         protocol::doze(self.ring.asleep());
         let ready = self.is_ready();
@@ -482,7 +485,7 @@ impl Consumer {
         !ready
     }
 
-    /// Needs no waking any more.
+    /// Cancels the wish to be woken.
     pub fn disarm(&self) {
         protocol::rise(self.ring.asleep());
     }

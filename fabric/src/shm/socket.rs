@@ -1,8 +1,8 @@
-//! The Unix socket beside the rings: it carries descriptors and wake-ups, and its end is the
-//! connection's end. Each packet is one record (`SOCK_SEQPACKET`).
+//! The Unix socket beside the rings. It carries descriptors and wake-ups, and the connection ends with it. Each packet
+//! is one record (`SOCK_SEQPACKET`).
 //!
-//! It wakes the peer, rather than an eventfd: an eventfd's flags belong to both ends, so a
-//! hostile client could make a server's write to it block.
+//! The socket wakes the peer instead of an eventfd. Both ends could change an eventfd's flags, so a hostile client
+//! could make a server's write to it block.
 
 use crate::clock::{self, Nanos};
 use crate::fabric::{PRIVATE_DATA_MAX, Peer};
@@ -18,42 +18,42 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Longest packet, in bytes.
+/// The longest packet, in bytes.
 pub(super) const PACKET_MAX: usize = 512;
 
-/// Longest reason of a refusal that is sent, in bytes.
+/// The longest reason of a refusal that is sent, in bytes.
 pub(super) const REASON_MAX: usize = 400;
 
-/// Most descriptors of a packet.
+/// The most descriptors of a packet.
 const DESCRIPTORS_MAX: usize = 3;
 
-/// First word of every packet but a wake-up.
+/// The first word of every packet except a wake-up.
 const MAGIC: u32 = 0x4f44_4653;
 
 /// Version of the packets and of the rings' layout.
 const VERSION: u32 = 3;
 
-/// What a packet says.
+/// The contents of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Look at the rings.
     Wake,
-    /// A client's first: it wants a connection.
+    /// A client's first packet: it wants a connection.
     Hello { private_data: Vec<u8> },
-    /// The server's first, with the memory of the rings.
+    /// The server's first packet, with the memory of the rings.
     Welcome { private_data: Vec<u8> },
-    /// The server does not: why.
+    /// The server refuses a connection, for this reason.
     Refused { reason: String },
-    /// The region that the client asked for with this number is not made: why.
+    /// The server refuses the region that the client asked for with this number, for this reason.
     NoRegion { request: u32, reason: String },
-    /// A region, with its memory. `request` is the client's number of it, 0 for the server's own.
+    /// A region with its memory. `request` is the client's number for it, or 0 for the server's own.
     Region { tag: u32, length: u64, request: u32 },
     /// An arena, with the memory of frames, stamps and life word.
     Exposed {
         arena: u32,
         stamps: u32,
         page: u32,
-        /// The stamps lie beside the frames.
+        /// Whether the stamps are beside the frames.
         beside: bool,
         life: u64,
     },
@@ -162,7 +162,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// One end.
+/// One end of the connection.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
@@ -178,7 +178,7 @@ impl Socket {
         )?))
     }
 
-    /// Where `path` is, for a bind or connect.
+    /// The address of `path`, for a bind or connect.
     pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
         SocketAddrUnix::new(path).map_err(|error| {
             io::Error::new(
@@ -191,8 +191,8 @@ impl Socket {
         })
     }
 
-    /// Has the kernel refuse to take descriptors for us (Linux 6.16; `false` before): the last close of one
-    /// can block (a TCP socket that lingers), and it would be ours. What a listener accepts inherits it.
+    /// Makes the kernel refuse descriptors that others send (Linux 6.16; returns `false` before). The last close of a
+    /// descriptor can block (a TCP socket that lingers), and it would be this process's. Accepted sockets inherit this.
     pub fn refuse_descriptors(&self) -> bool {
         const SO_PASSRIGHTS: libc::c_int = 83;
         let (fd, none) = (self.0.as_raw_fd(), 0 as libc::c_int);
@@ -206,7 +206,7 @@ impl Socket {
         Socket(fd)
     }
 
-    /// Sends a packet, never blocking. `WouldBlock`: the peer does not read.
+    /// Sends a packet without blocking. `WouldBlock` means that the peer does not read.
     pub fn send(&self, packet: &Packet, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = packet.encode();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -221,12 +221,11 @@ impl Socket {
 
     /// Wakes the peer.
     pub fn wake(&self) {
-        // If the socket is full the peer has wake-ups enough; if it is closed, polls will tell.
+        // If the socket is full, the peer has enough wake-ups. If it is closed, polls will notice.
         let _ = send(&self.0, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// The next packet with its descriptors; `None` when nothing is there. An end of the
-    /// connection is `UnexpectedEof`.
+    /// The next packet with its descriptors, or `None` if there is none. The end of the connection is `UnexpectedEof`.
     pub fn receive(&self) -> io::Result<Option<(Packet, Vec<OwnedFd>)>> {
         let mut bytes = [0; PACKET_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -254,7 +253,7 @@ impl Socket {
         }
     }
 
-    /// As [`Socket::receive`], and takes no descriptors: what a client sends along is dropped by the kernel.
+    /// As [`Socket::receive`], but the kernel drops descriptors that a client sends.
     pub fn receive_plain(&self) -> io::Result<Option<Packet>> {
         let mut bytes = [0; PACKET_MAX];
         match recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT) {
@@ -277,7 +276,7 @@ impl Socket {
         }
     }
 
-    /// The next packet, for which it blocks until `deadline`.
+    /// The next packet. Blocks until `deadline`.
     pub fn receive_until(&self, deadline: Nanos) -> io::Result<(Packet, Vec<OwnedFd>)> {
         loop {
             if let Some(packet) = self.receive()? {
@@ -294,7 +293,7 @@ impl Socket {
         }
     }
 
-    /// Who connected.
+    /// The process at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
         let mut credentials = [0u32; 3];
         option(&self.0, libc::SO_PEERCRED, &mut credentials)?;
@@ -318,7 +317,7 @@ impl AsFd for Socket {
     }
 }
 
-/// A socket option that is an array of 32-bit words; how many came.
+/// A socket option that is an array of 32-bit words. Returns how many came.
 fn option(fd: &OwnedFd, name: libc::c_int, words: &mut [u32]) -> io::Result<usize> {
     let mut length = size_of_val(words) as libc::socklen_t;
     let (fd, value) = (fd.as_raw_fd(), words.as_mut_ptr().cast());

@@ -1,5 +1,5 @@
-//! Virtual time. It stands still while any task can run, but for a tick at each look (so that a
-//! loop that spins until a deadline ends), and jumps to the next deadline when all tasks wait.
+//! Virtual time. It stands still while any task can run, except for a tick at each look (so that a loop that polls
+//! until a deadline ends), and jumps to the next deadline when all tasks wait.
 
 use crate::clock::Nanos;
 use shuttle::scheduler::TaskId;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a look at the clock costs, in nanoseconds.
+/// Duration of a look at the clock, in nanoseconds.
 const TICK: u64 = 50;
 
-/// Under a scheduler that knows nothing of sleepers: turns that a sleeper gives the others
-/// before it moves the clock itself.
+/// Number of turns that a sleeper gives the others before it moves the clock itself, under a scheduler that knows
+/// nothing of sleepers.
 const PATIENCE: u32 = 64;
 
 #[derive(Default)]
 pub(super) struct Time {
     now: u64,
-    /// Deadlines of the tasks that rest.
+    /// Deadlines of the tasks that sleep.
     sleepers: BTreeMap<TaskId, u64>,
 }
 
@@ -28,12 +28,12 @@ thread_local! {
     static TIME: RefCell<Time> = RefCell::default();
 }
 
-/// Starts time anew.
+/// Resets time.
 pub(super) fn reset() {
     TIME.with_borrow_mut(|time| *time = Time::default());
 }
 
-/// Whether a task rests.
+/// Whether a task sleeps.
 pub(super) fn sleeps(task: TaskId) -> bool {
     TIME.with_borrow(|time| time.sleepers.contains_key(&task))
 }
@@ -64,12 +64,12 @@ pub fn now() -> Nanos {
     })
 }
 
-/// Rests for `span` of virtual time.
+/// Sleeps for `span` of virtual time.
 pub fn sleep(span: Nanos) {
     rest(now() + span, &AtomicBool::new(false));
 }
 
-/// Rests until `deadline` or until woken. `true`: the deadline has passed.
+/// Sleeps until `deadline` or until woken. Returns `true` if the deadline has passed.
 fn rest(deadline: Nanos, woken: &AtomicBool) -> bool {
     let me = shuttle::current::me();
     TIME.with_borrow_mut(|time| time.sleepers.insert(me, deadline.0));
@@ -103,12 +103,12 @@ struct Entry {
 pub struct TimedWaiters(Mutex<Vec<Entry>>);
 
 impl TimedWaiters {
-    /// Nobody.
+    /// No tasks.
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Enters the current task, while it still holds the condition's lock.
+    /// Adds the current task, which still holds the condition's lock.
     pub fn enter(&self, timeout: Nanos) -> TimedWaiter<'_> {
         let woken = Arc::new(AtomicBool::new(false));
         let deadline = now() + timeout;
@@ -123,7 +123,7 @@ impl TimedWaiters {
         }
     }
 
-    /// Wakes up to `count`; whether there was one.
+    /// Wakes up to `count` tasks. Returns whether there were any.
     pub fn notify(&self, count: usize) -> bool {
         let mut entries = self.entries();
         let count = count.min(entries.len());
@@ -141,7 +141,7 @@ impl TimedWaiters {
     }
 }
 
-/// One task's wait.
+/// The wait of one task.
 pub struct TimedWaiter<'a> {
     waiters: &'a TimedWaiters,
     woken: Arc<AtomicBool>,
@@ -149,7 +149,7 @@ pub struct TimedWaiter<'a> {
 }
 
 impl TimedWaiter<'_> {
-    /// Rests until notified (`false`) or over time (`true`).
+    /// Sleeps until notified (`false`) or until the deadline has passed (`true`).
     pub fn wait(self) -> bool {
         let over = rest(self.deadline, &self.woken);
         self.waiters

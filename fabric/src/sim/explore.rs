@@ -2,17 +2,18 @@ use super::{Random, clock};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-/// One scheduling decision in so many lets a sleeper wake although others could run: a slow
-/// machine, on which deadlines pass early.
+/// One scheduling decision in this many lets a sleeper wake although others could run, as on a slow machine, where
+/// deadlines pass early.
 const EARLY_ONE_IN: u64 = 512;
 
-/// Runs `test` under `iterations` random schedules. Each depends on its seed alone, counted up
-/// from `seed`; the seed of a failure is printed, and `explore(that seed, 1, test)` repeats it.
+/// Runs `test` under `iterations` random schedules. Each depends only on its seed, counted up from `seed`. The seed of
+/// a failure is printed, and `explore(that seed, 1, test)` repeats it.
 pub fn explore(seed: u64, iterations: u32, test: impl Fn() + Send + Sync + 'static) {
     schedules(seed, iterations, true, test);
 }
 
-/// As [`explore`], but no deadline passes while any task can run: what runs into one waits for what will not come.
+/// As [`explore`], but no deadline passes while any task can run. So a task that meets its deadline waits for something
+/// that will never come.
 pub fn explore_in_time(seed: u64, iterations: u32, test: impl Fn() + Send + Sync + 'static) {
     schedules(seed, iterations, false, test);
 }
@@ -50,7 +51,7 @@ impl Drop for TellSeed {
     }
 }
 
-/// Picks at random among the tasks that do not rest; when all rest, moves the clock on.
+/// Picks at random among the tasks that do not sleep. If all sleep, moves the clock on.
 struct Explorer {
     seed: u64,
     random: Random,

@@ -1,4 +1,4 @@
-//! One connection: two directions of posts on their way, and what has arrived.
+//! One connection: the posts under way in two directions, and what has arrived.
 
 use super::{NetworkConfig, Random};
 use crate::clock::{self, Nanos};
@@ -17,14 +17,14 @@ pub const CLIENT: usize = 0;
 /// Index of the accepting end.
 pub const SERVER: usize = 1;
 
-/// RDMA Reads that every connecting end takes at a time.
+/// The most RDMA Reads that every connecting end accepts at a time.
 const CLIENT_INBOUND_READS: u32 = 128;
 
 /// A connection.
 pub struct SimLink {
     config: NetworkConfig,
     client: u32,
-    /// Bytes that the server's connections have registered.
+    /// Number of bytes that the server's connections have registered.
     locked: Arc<AtomicUsize>,
     state: Mutex<LinkState>,
     changed: Condvar,
@@ -52,19 +52,19 @@ pub struct LinkState {
 /// One end.
 #[derive(Default)]
 pub struct End {
-    /// Posted here and not flushed.
+    /// Posts of this end that are not flushed.
     pub posted: VecDeque<Post>,
-    /// On the way from here.
+    /// Posts of this end that are under way.
     wire: VecDeque<(Nanos, Post)>,
-    /// Arrived here.
+    /// Messages that have arrived at this end.
     pub inbox: VecDeque<Message>,
     pub completions: VecDeque<Completion>,
     pub receives: u32,
-    /// RDMA Reads that the peer takes at a time.
+    /// The most RDMA Reads that the peer accepts at a time.
     pub reads_max: u32,
-    /// What the peer may name, by steering tag.
+    /// The memory that the peer may name, by steering tag.
     pub memories: BTreeMap<u32, SimMemory>,
-    /// Steering tags given so far.
+    /// Number of steering tags given so far.
     pub tags: u32,
     pub views: Vec<(Exposed, ArenaView)>,
     pub watch: Option<Arc<WakeSet>>,
@@ -89,7 +89,7 @@ pub struct Message {
 }
 
 impl SimMemory {
-    /// Where the bytes at `offset` lie, if the peer may use them so.
+    /// The place of the bytes at `offset`, if the peer has this access to them.
     fn find(&self, at: u64, bytes: usize, wanted: Access) -> Option<(Target, usize)> {
         let at = usize::try_from(at).ok()?;
         match self {
@@ -111,7 +111,7 @@ impl SimMemory {
     }
 }
 
-/// Something posted.
+/// A post.
 pub enum Post {
     Send(Message),
     Write {
@@ -128,7 +128,7 @@ pub enum Post {
     },
 }
 
-/// Where the bytes of a Write are.
+/// The source of a Write.
 pub enum Bytes {
     Taken(Vec<u8>),
     Frame {
@@ -181,7 +181,7 @@ impl SimLink {
         self.client
     }
 
-    /// Room for a region of the server's, if its limit leaves some.
+    /// Room for a region of the server, if its limit allows that.
     pub fn lock_memory(&self, bytes: usize) -> io::Result<Locked> {
         let before = self.locked.fetch_add(bytes, Ordering::Relaxed);
         let locked = Locked {
@@ -201,7 +201,7 @@ impl SimLink {
         self.state.lock().cut
     }
 
-    /// Ends the connection: what has not arrived never will.
+    /// Ends the connection. What has not arrived never will.
     pub fn cut(&self) {
         self.end(&mut self.state.lock());
     }
@@ -231,7 +231,7 @@ impl SimLink {
             .for_each(|set| set.wake());
     }
 
-    /// The state, with everything done that is due by now.
+    /// The state, after everything that is due by now.
     pub fn lock(&self) -> MutexGuard<'_, LinkState> {
         let mut state = self.state.lock();
         let now = clock::now();
@@ -250,7 +250,7 @@ impl SimLink {
         state
     }
 
-    /// Sends what an end has posted on its way, and may cut the connection there.
+    /// Sends an end's posts, and may cut the connection there.
     pub fn flush(&self, from: usize) {
         let mut state = self.state.lock();
         if state.ends[from].posted.is_empty() {
@@ -276,7 +276,7 @@ impl SimLink {
             wire.push_back(((now + Nanos(delay)).max(before), post));
         }
         drop(state);
-        // What is due at once is done at once.
+        // What is due at once happens at once.
         let state = self.lock();
         self.tell(&state);
     }
@@ -294,7 +294,7 @@ impl SimLink {
 }
 
 impl End {
-    /// Has RDMA Reads that were posted one after the other see memory the other way round.
+    /// Makes RDMA Reads that were posted one after the other see memory in the reverse order.
     fn turn_reads(&mut self) {
         let reads =
             |a: &Post, b: &Post| [a, b].iter().all(|post| matches!(post, Post::Read { .. }));
@@ -305,7 +305,7 @@ impl End {
 }
 
 impl LinkState {
-    /// When the next post on its way arrives, if only time keeps it.
+    /// When the next post arrives, if it only waits for time.
     pub fn next_due(&self, config: &NetworkConfig) -> Nanos {
         let fronts = [CLIENT, SERVER].map(|from| match self.ends[from].wire.front() {
             Some((due, post)) if !self.waits(from, post, config) => *due,
@@ -319,7 +319,7 @@ impl LinkState {
         config.receives && matches!(post, Post::Send(_)) && self.ends[1 - from].receives == 0
     }
 
-    /// RDMA Reads of an end that are under way.
+    /// Number of an end's RDMA Reads under way.
     pub fn reads(&self, from: usize) -> usize {
         let end = &self.ends[from];
         let posts = end
@@ -336,13 +336,13 @@ impl LinkState {
         self.cut || !self.ends[end].completions.is_empty() || !self.ends[end].inbox.is_empty()
     }
 
-    /// Posts and messages on the way from an end, or arrived and not polled.
+    /// Number of posts and messages of an end that are under way, or have arrived and not been polled.
     pub fn in_flight(&self, from: usize) -> usize {
         let end = &self.ends[from];
         end.posted.len() + end.wire.len() + self.ends[1 - from].inbox.len()
     }
 
-    /// Whether all that an end has posted has arrived.
+    /// Whether everything that an end has posted has arrived.
     pub fn has_left(&self, from: usize) -> bool {
         let end = &self.ends[from];
         end.posted.is_empty() && end.wire.is_empty()
@@ -356,7 +356,7 @@ impl LinkState {
         self.ends[from].wire.pop_front().map(|(_, post)| post)
     }
 
-    /// `false`: what arrived ends the connection.
+    /// Returns `false` if what arrived ends the connection.
     fn arrive(&mut self, from: usize, post: Post, bare: bool) -> bool {
         if let Post::Send(message) = post {
             let to = &mut self.ends[1 - from];
@@ -378,7 +378,7 @@ impl LinkState {
         true
     }
 
-    /// Does an RDMA operation of an end on the other's memory. `false`: it may not.
+    /// Does an RDMA operation of an end on the other's memory. Returns `false` if it may not.
     pub fn execute(&self, from: usize, post: &Post) -> bool {
         let find = |remote: &Remote, bytes: usize, access: Access| {
             let memory = self.ends[1 - from].memories.get(&remote.tag.0)?;

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 /// As on shm.
 const MESSAGE_MAX: usize = 68 << 10;
 
-/// Posts and messages that a direction holds, if nothing else was asked for.
+/// The default limit for posts and messages of a direction.
 const DEPTH: usize = 1024;
 
 /// One end of a link.
@@ -56,7 +56,7 @@ impl Pair {
         }
     }
 
-    /// Posts an RDMA operation, or does it here and now.
+    /// Posts an RDMA operation, or does it at once.
     fn post(&self, post: Post) -> Result<Posted, PostError> {
         let mut state = self.open()?;
         if self.link.config().slow || self.link.config().bare {
@@ -105,7 +105,7 @@ impl QueuePair for Pair {
         let receives = &mut state.ends[self.end].receives;
         *receives = receives.saturating_add(count);
         drop(state);
-        // A message may have waited for it.
+        // A message may have waited for this.
         drop(self.link.lock());
     }
 
@@ -289,7 +289,7 @@ impl QueuePair for Pair {
         self.link.lock().ends[self.end].memories.remove(&tag.0);
     }
 
-    /// As on a device, where tags are bound behind what the peer has not taken.
+    /// As on a device, where tags are bound after the posts that the peer has not accepted yet.
     fn ends_at_once(&mut self, _tag: SteeringTag) -> bool {
         !self.link.config().receives || self.link.lock().in_flight(self.end) == 0
     }
@@ -359,7 +359,7 @@ impl QueuePair for Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         self.link.cut();
-        // What was registered here is known to nobody any more.
+        // Nobody can know what was registered here any more.
         let memories = std::mem::take(&mut self.link.lock().ends[self.end].memories);
         drop(memories);
     }

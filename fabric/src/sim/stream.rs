@@ -1,4 +1,4 @@
-//! iWARP over a simulated connection, whose messages are pieces of its stream.
+//! iWARP over a simulated connection, whose messages are pieces of the stream.
 
 use super::Random;
 use super::link::SimLink;
@@ -16,20 +16,20 @@ use crate::wake::WakeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Longest piece of a stream, in bytes.
+/// The longest piece of a stream, in bytes.
 const PIECE_MAX: u64 = 9000;
 
-/// Longest frame, in bytes.
+/// The longest frame, in bytes.
 const FRAME_MAX: usize = 1460;
 
 /// One end of a stream.
 pub struct Stream {
     below: Pair,
     endpoint: Endpoint,
-    /// What has come and is not taken.
+    /// Bytes that have come and not been processed.
     input: Vec<u8>,
     taken: usize,
-    /// What was flushed has not all left: the connection below had no room, or the peer has to speak first.
+    /// Whether some flushed bytes have not been sent: the connection below had no room, or the peer must speak first.
     stuck: bool,
     random: Random,
 }
@@ -42,7 +42,7 @@ impl Stream {
             (reads[end], reads[1 - end], link.client())
         };
         let agreed = Agreed {
-            // Some have checksums, some have not.
+            // Some streams have checksums, and some do not.
             crc: client.is_multiple_of(2),
             inbound_reads: theirs,
             outbound_reads: mine,
@@ -70,13 +70,13 @@ impl Stream {
         }
     }
 
-    /// What became of a post. Nobody may flush for what fills the queue.
+    /// The result of a post. The caller need not flush posts that fill the queue.
     fn posted(&mut self, posted: Result<Posted, PostError>) -> Result<Posted, PostError> {
         self.stuck |= posted == Err(PostError::Full);
         posted
     }
 
-    /// Gives the connection below what it takes.
+    /// Passes bytes to the connection below, as many as it takes.
     fn transmit(&mut self) {
         self.stuck = self.endpoint.is_mute();
         while self.endpoint.prepare() {
@@ -106,7 +106,7 @@ impl Stream {
         self.below.flush();
     }
 
-    /// Takes the next piece. `false`: there is none.
+    /// Takes the next piece. Returns `false` if there is none.
     fn fill(&mut self) -> bool {
         self.input.clear();
         self.taken = 0;
@@ -117,7 +117,7 @@ impl Stream {
         came
     }
 
-    /// Gives the endpoint what has come, up to the next completion.
+    /// Passes the input to the endpoint, up to the next completion.
     fn take(&mut self) {
         self.taken += self.endpoint.receive(&self.input[self.taken..]);
         if self.endpoint.is_over() && !self.below.is_closed() {
@@ -126,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Takes and answers until there is a completion, or nothing more to do.
+    /// Processes and answers until there is a completion, or nothing more to do.
     fn advance(&mut self) {
         loop {
             self.take();
@@ -145,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// Whether the answers to the peer's reads, or what found no room, are to be sent.
+    /// Whether to send the answers to the peer's reads, or what had no room before.
     fn owes(&self) -> bool {
         self.stuck || self.endpoint.owes_answers()
     }
@@ -198,7 +198,7 @@ impl QueuePair for Stream {
 
     fn flush(&mut self) {
         if self.endpoint.is_mute() && self.taken == self.input.len() {
-            // The peer's first frame lets us speak.
+            // This end may speak after the peer's first frame.
             self.fill();
             self.take();
         }

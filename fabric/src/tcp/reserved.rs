@@ -1,4 +1,4 @@
-//! Ports that systems give to root alone.
+//! Ports that only root may use.
 
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -6,36 +6,36 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// Those below have servers of their own.
+/// Lower ports have servers of their own.
 const PORTS: RangeInclusive<u16> = 665..=1023;
-/// Ports tried. Whoever makes connections by the hundred has them taken soon.
+/// Number of ports to try. A client that makes hundreds of connections soon has them in use.
 const TRIES: u64 = 16;
 
-/// Connects to a server, from a reserved port where this process may have one and one is free: servers that believe what
-/// callers say of themselves ask for it (exports(5), `secure`).
+/// Connects to a server, from a reserved port if this process may use one and one is free. Servers that trust the ids
+/// of callers ask for that (exports(5), `secure`).
 ///
 /// # Errors
-/// What `connect` says, or `TimedOut`.
+/// The error of `connect`, or `TimedOut`.
 pub fn dial(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let until = Instant::now() + timeout;
     let ports = u64::from(PORTS.end() - PORTS.start()) + 1;
     let start = crate::entropy::word() % ports;
-    // A stride that has no divisor in common with their number: each port once.
+    // A stride that is coprime to the number of ports, so that each port comes once.
     for number in 0..TRIES {
         let port = PORTS.start() + ((start + number * 101) % ports) as u16;
-        // From the port that it goes to, a connection would be with itself.
+        // A connection from the destination's own port would be one to itself.
         if port == to.port() {
             continue;
         }
         let socket = match bound(to, port) {
             Ok(socket) => socket,
             Err(error) if is_taken(&error) => continue,
-            // None of them is for us.
+            // This process may use none of them.
             Err(_) => break,
         };
         let left = until.saturating_duration_since(Instant::now());
         match socket.connect_timeout(&to.into(), left.max(Duration::from_millis(1))) {
-            // An earlier connection between these two places is not forgotten yet.
+            // The kernel still remembers an earlier connection between these two addresses.
             Err(error) if is_taken(&error) => {}
             connected => return connected.map(|()| socket.into()),
         }
@@ -47,7 +47,7 @@ pub fn dial(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
 /// A socket with that port.
 fn bound(to: SocketAddr, port: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
-    // Connections to several servers may share it, and it need not wait for one that is over.
+    // Connections to several servers may share the port, and need not wait for one that has ended.
     socket.set_reuse_address(true)?;
     let any = match to {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], port)),

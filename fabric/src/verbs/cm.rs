@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Times that a request is repeated before its peer counts as gone.
+/// How often a request is repeated before the peer counts as gone.
 const RETRIES: u8 = 7;
 /// Repeat for ever while the peer has posted no receive.
 const RETRIES_WITHOUT_RECEIVE: u8 = 7;
 
-/// Where events of some connections come.
+/// The channel for the events of some connections.
 pub struct Channel(NonNull<EventChannel>);
 
 // SAFETY: librdmacm may be called from any thread.
@@ -28,14 +28,14 @@ unsafe impl Send for Channel {}
 unsafe impl Sync for Channel {}
 
 impl Channel {
-    /// A channel whose events are polled for.
+    /// A channel whose events are polled.
     pub fn new() -> io::Result<Arc<Channel>> {
         // SAFETY: there is nothing that the call could break.
         let channel = unsafe { sys::rdma_create_event_channel() };
         let Some(channel) = NonNull::new(channel) else {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
-                // librdmacm says so of a kernel without RDMA, and of one whose last device has gone.
+                // librdmacm returns this for a kernel without RDMA, and for one whose last device has gone.
                 Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => match context::names() {
                     Ok(names) if names.is_empty() => VerbsError::NoDevice,
                     _ => VerbsError::NoModule,
@@ -110,19 +110,19 @@ impl Drop for Channel {
 
 /// What happened to a connection.
 pub struct Event {
-    /// Which connection; only ever compared.
+    /// The connection. Only for comparisons.
     pub of: usize,
-    /// What.
+    /// The kind of event.
     pub kind: CmEventKind,
-    /// The system's reason of what went wrong.
+    /// The system's error, if something failed.
     pub status: i32,
-    /// What the peer said.
+    /// The peer's private data.
     pub private_data: Vec<u8>,
-    /// RDMA Reads that we may have under way at the peer.
+    /// The most RDMA Reads that this end may have under way at the peer.
     pub outbound_reads: u8,
-    /// RDMA Reads that the peer wants to have under way here.
+    /// The most RDMA Reads that the peer wants to have under way here.
     pub inbound_reads: u8,
-    /// The new connection of a [`CmEventKind::Request`], yet to be owned.
+    /// The new connection of a [`CmEventKind::Request`], which nobody owns yet.
     new: *mut CmId,
 }
 
@@ -188,7 +188,7 @@ impl Event {
         }
     }
 
-    /// The connection that a [`CmEventKind::Request`] asks for. Its events come to the listener's channel.
+    /// The connection of a [`CmEventKind::Request`]. Its events come to the listener's channel.
     pub fn take_new(&mut self, channel: &Arc<Channel>) -> Option<Id> {
         let id = NonNull::new(std::mem::replace(&mut self.new, ptr::null_mut()))?;
         Some(Id {
@@ -207,12 +207,12 @@ pub struct Id {
 // SAFETY: librdmacm may be called from any thread.
 unsafe impl Send for Id {}
 
-/// What a connection is made with.
+/// The terms of a connection.
 pub struct ConnectTerms<'a> {
     pub private_data: &'a [u8],
-    /// RDMA Reads that the peer may have under way here.
+    /// The most RDMA Reads that the peer may have under way here.
     pub inbound_reads: u8,
-    /// RDMA Reads that we may have under way there.
+    /// The most RDMA Reads that this end may have under way there.
     pub outbound_reads: u8,
     pub queue: u32,
 }
@@ -232,12 +232,12 @@ impl Id {
         })
     }
 
-    /// As events name it.
+    /// Its name in events.
     pub fn number(&self) -> usize {
         self.id.as_ptr() as usize
     }
 
-    /// Where its events come.
+    /// The channel of its events.
     pub fn channel(&self) -> &Arc<Channel> {
         &self.channel
     }
@@ -249,7 +249,7 @@ impl Id {
         unsafe { self.id.as_ref() }
     }
 
-    /// Name of the device, once there is one.
+    /// Name of the device, if it has one.
     pub fn device(&self) -> Option<String> {
         let verbs = NonNull::new(self.raw().verbs)?;
         // SAFETY: librdmacm holds the device open for as long as the identifier lives, and its name is a C string.
@@ -262,7 +262,7 @@ impl Id {
         from_raw(&self.raw().addresses.destination)
     }
 
-    /// Names an address of this host.
+    /// Binds to an address of this host.
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let mut raw = to_raw(address);
         // SAFETY: the address is a whole `sockaddr_storage`, which is copied.
@@ -275,7 +275,7 @@ impl Id {
             })
     }
 
-    /// The port that it has, bound to 0.
+    /// Its port, after the bind to 0.
     pub fn port(&self) -> u16 {
         // SAFETY: it only reads the identifier.
         u16::from_be(unsafe { sys::rdma_get_src_port(self.id.as_ptr()) })
@@ -288,7 +288,7 @@ impl Id {
         check(unsafe { sys::rdma_listen(self.id.as_ptr(), backlog) })
     }
 
-    /// Looks for a device on the way to `address`; [`CmEventKind::AddressResolved`] follows.
+    /// Looks for a device that leads to `address`. [`CmEventKind::AddressResolved`] follows.
     pub fn resolve_address(&self, address: SocketAddr, timeout: Nanos) -> io::Result<()> {
         let mut raw = to_raw(address);
         // SAFETY: the address is a whole `sockaddr_storage`, which is copied.
@@ -302,7 +302,7 @@ impl Id {
         })
     }
 
-    /// Looks for the way to the peer; [`CmEventKind::RouteResolved`] follows.
+    /// Looks for the route to the peer. [`CmEventKind::RouteResolved`] follows.
     pub fn resolve_route(&self, timeout: Nanos) -> io::Result<()> {
         // SAFETY: the identifier lives.
         check(unsafe { sys::rdma_resolve_route(self.id.as_ptr(), millis(timeout)) })
@@ -315,14 +315,14 @@ impl Id {
         check(unsafe { sys::rdma_connect(self.id.as_ptr(), &mut param) })
     }
 
-    /// Takes the connection.
+    /// Accepts the connection.
     pub fn accept(&self, terms: &ConnectTerms<'_>) -> io::Result<()> {
         let mut param = param(terms)?;
         // SAFETY: the private data outlives the call, which copies it.
         check(unsafe { sys::rdma_accept(self.id.as_ptr(), &mut param) })
     }
 
-    /// Says that the response was taken and the queue pair is ready.
+    /// Confirms that the response was processed and the queue pair is ready.
     pub fn establish(&self) -> io::Result<()> {
         // SAFETY: the identifier lives.
         check(unsafe { sys::rdma_establish(self.id.as_ptr()) })
@@ -341,7 +341,7 @@ impl Id {
         unsafe { sys::rdma_disconnect(self.id.as_ptr()) };
     }
 
-    /// Has its events come to `channel` from now on.
+    /// Makes its events come to `channel` from now on.
     pub fn migrate(&mut self, channel: &Arc<Channel>) -> io::Result<()> {
         // SAFETY: both live. Each event is acknowledged as it is taken (else this would block), and the old channel is given
         // up only once the identifier has left it.

@@ -24,7 +24,7 @@ pub struct Context {
     context: NonNull<ibv_context>,
     attributes: ibv_device_attr,
     iwarp: bool,
-    /// The device has gone. One that comes back under its name is another.
+    /// Whether the device has gone. One that comes back under its name is another device.
     lost: AtomicBool,
 }
 
@@ -85,14 +85,14 @@ pub fn names() -> Result<Vec<String>, VerbsError> {
     Ok(List::new()?.iter().map(|(name, _)| name).collect())
 }
 
-/// Whether an error of a query says that there is no device any more: the kernel answers so when it has taken it away.
-/// Others say that the query itself failed, for want of memory for example.
+/// Whether the error of a query means that the device no longer exists, which is how the kernel answers after it has
+/// removed it. Other errors mean that the query itself failed, for example for lack of memory.
 fn tells_of_loss(errno: i32) -> bool {
     [libc::EIO, libc::ENODEV, libc::ENXIO].contains(&errno)
 }
 
 impl Context {
-    /// Opens a device, or finds it open.
+    /// Opens a device, or returns the open one.
     pub fn open(name: &str) -> Result<Arc<Context>, VerbsError> {
         let mut open = OPEN.lock();
         let open = open.get_or_insert_default();
@@ -152,7 +152,7 @@ impl Context {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the device has gone. The kernel is asked: it may take the device away before RDMA-CM tells of it.
+    /// Whether the device has gone. Asks the kernel, which may remove the device before RDMA-CM reports it.
     pub fn has_gone(&self) -> bool {
         if self.lost.load(Ordering::Relaxed) {
             return true;
@@ -167,7 +167,7 @@ impl Context {
         gone
     }
 
-    /// What the device can do.
+    /// The capabilities of the device.
     pub fn attributes(&self) -> &ibv_device_attr {
         &self.attributes
     }
@@ -255,7 +255,7 @@ pub fn interface_addresses() -> Vec<(String, std::net::IpAddr)> {
 }
 
 /// # Safety
-/// `raw` is null or an address as long as its family says.
+/// `raw` is null or an address as long as its family requires.
 unsafe fn address_of(raw: *const libc::sockaddr) -> Option<std::net::IpAddr> {
     // SAFETY: the caller's promise.
     unsafe {

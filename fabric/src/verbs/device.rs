@@ -5,7 +5,7 @@ use ibverbs_sys::{IBV_LINK_LAYER_ETHERNET, ibv_port_state};
 use std::net::{IpAddr, Ipv6Addr};
 use std::{fs, io};
 
-/// GIDs of a port that are looked at.
+/// The most GIDs of a port to look at.
 const GIDS_MAX: i32 = 64;
 
 /// The RDMA devices of this host.
@@ -51,11 +51,11 @@ fn device(name: &str, addresses: &[(String, IpAddr)]) -> Result<Device, VerbsErr
     })
 }
 
-/// How a device answers two RDMA Reads. The specifications order the responses, not the looks at memory: an adapter may
-/// have several on their way over PCIe. Soft iWARP sends whole pages by reference, so that they are copied after the
-/// stamp behind them was; within one host its reads are `Rising`, which is not the device's to say (docs/RDMA.md). Soft
-/// RoCE alone copies each response before it looks at the next request; with a network
-/// that delays packets beyond a retransmission, even its responses may be of another order.
+/// The order in which a device answers two RDMA Reads. The specifications order the responses, not the accesses to
+/// memory: an adapter may have several under way over PCIe. Soft iWARP sends whole pages by reference, so that they are
+/// copied after the stamp behind them; within one host its reads are `Rising`, which the device itself cannot know
+/// (docs/RDMA.md). Only soft RoCE copies each response before it looks at the next request. But if a network delays
+/// packets beyond a retransmission, even its responses may come in another order.
 fn read_order(context: &Context) -> ReadOrder {
     match context.is_rxe() {
         true => ReadOrder::Ordered,
@@ -63,7 +63,7 @@ fn read_order(context: &Context) -> ReadOrder {
     }
 }
 
-/// Which of our tags a peer's Send With Invalidate ends: a window, or on soft iWARP any region.
+/// Which tags of this end a peer's Send With Invalidate ends: those of windows, or on soft iWARP those of any region.
 pub fn remote_invalidation(context: &Context) -> RemoteInvalidation {
     match (context.has_windows(), context.is_siw()) {
         (true, _) => RemoteInvalidation::Bound,
@@ -107,8 +107,8 @@ fn port(
     })
 }
 
-/// The network interface of a port: as sysfs tells for GIDs; else the one whose hardware address is the GID, which is
-/// how iWARP devices have it.
+/// The network interface of a port: as sysfs says for GIDs, or else the one whose hardware address is the GID, as with
+/// iWARP devices.
 fn netdev(device: &str, port: u8, gids: &[[u8; 16]]) -> Option<String> {
     let entries = format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs/ndevs");
     let told = fs::read_dir(entries).ok().and_then(|entries| {

@@ -1,4 +1,4 @@
-//! Protection domains, and the memory that is registered in them.
+//! Protection domains, and the memory registered in them.
 
 #![allow(unsafe_code)]
 
@@ -14,27 +14,27 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes of a slot: the longest message.
+/// Size of a slot in bytes: the longest message.
 pub const SLOT_BYTES: usize = 4096;
 
-/// Slots that are registered at a time.
+/// Number of slots that are registered at a time.
 const SLAB_SLOTS: usize = 64;
 
-/// Slots of a domain: those of 4,096 connections with all their receives posted.
+/// Number of slots of a domain: those of 4,096 connections with all their receives posted.
 const SLOTS_MAX: usize = 2 << 20;
 
 const LOCAL: u32 = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
 const ON_DEMAND: u32 = ibv_access_flags::IBV_ACCESS_ON_DEMAND.0;
 const BINDS: u32 = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
 
-/// The rights of the peer as libibverbs names them.
+/// The peer's rights in libibverbs' flags.
 pub fn flags(access: Access) -> u32 {
     let read = u32::from(access.remote_read) * ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
     let write = u32::from(access.remote_write) * ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
     read | write
 }
 
-/// A protection domain: what is registered in one is of no use in another.
+/// A protection domain. What is registered in one cannot be used in another.
 pub struct Pd {
     pd: NonNull<ibv_pd>,
     context: Arc<Context>,
@@ -73,9 +73,9 @@ impl Drop for Pd {
     }
 }
 
-/// Memory that the device knows.
+/// Memory that is registered with the device.
 pub struct Registration {
-    /// `None`: it is over.
+    /// `None` after the deregistration.
     region: Mutex<Option<NonNull<ibv_mr>>>,
     local_key: u32,
     tag: SteeringTag,
@@ -88,7 +88,7 @@ unsafe impl Send for Registration {}
 // SAFETY: as above.
 unsafe impl Sync for Registration {}
 
-/// What can be registered: it stays where it is for as long as it lives.
+/// Memory that can be registered: it stays in its place as long as it lives.
 pub trait Registrable: Send + Sync {
     /// The memory.
     fn mapping(&self) -> &Mapping;
@@ -119,7 +119,7 @@ impl Registration {
         Ok(Registration::of(pd, region, memory))
     }
 
-    /// Registers memory and makes a region of it.
+    /// Registers memory and creates a region of it.
     fn of_region(
         pd: &Arc<Pd>,
         memory: Mapping,
@@ -146,22 +146,22 @@ impl Registration {
         }
     }
 
-    /// Under which our own work requests name it.
+    /// The key for this end's own work requests.
     pub fn local_key(&self) -> u32 {
         self.local_key
     }
 
-    /// Under which the peer names it.
+    /// The key for the peer.
     pub fn tag(&self) -> SteeringTag {
         self.tag
     }
 
-    /// Address of a byte, for the device and the peer alike.
+    /// Address of a byte, the same for the device and the peer.
     pub fn address(&self, offset: usize, length: usize) -> u64 {
         self.memory.mapping().address(offset, length) as u64
     }
 
-    /// Ends it; whether it has ended. What the device still does with it fails.
+    /// Deregisters the memory. Returns whether that succeeded. What the device still does with it fails.
     pub fn end(&self) -> bool {
         let mut region = self.region.lock();
         if let Some(mr) = *region {
@@ -178,13 +178,13 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if !self.end() {
-            // With on-demand paging the device would reach whatever came to lie there next.
+            // With on-demand paging, the device would reach whatever is mapped there next.
             std::mem::forget(Arc::clone(&self.memory));
         }
     }
 }
 
-/// Tells the device of a range of memory, which its caller keeps where it is until the device has been told again.
+/// Registers a range of memory, which the caller keeps in its place until it is deregistered.
 fn tell(
     pd: &Pd,
     memory: &Mapping,
@@ -201,11 +201,11 @@ fn tell(
 
 #[cfg(test)]
 thread_local! {
-    /// The device ends nothing that this thread wants to be ended.
+    /// The device releases nothing that this thread waits for.
     pub static REFUSES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Has the device end something.
+/// Makes the device release something.
 fn ended(end: impl FnOnce() -> c_int) -> io::Result<()> {
     #[cfg(test)]
     if REFUSES.get() {
@@ -229,9 +229,9 @@ fn refused(bytes: usize) -> io::Error {
 
 /// A memory window: a tag for a range of a registration.
 pub struct Window {
-    /// `None`: it is over.
+    /// `None` after the release.
     window: Option<NonNull<ibv_mw>>,
-    /// What it is for. `None`: it is bound to nothing, and is for anything.
+    /// What it is for. `None`: it is bound to nothing, and can be used for anything.
     of: Option<Arc<Registration>>,
     tag: u32,
     _pd: Arc<Pd>,
@@ -258,7 +258,8 @@ impl Window {
         })
     }
 
-    /// Is for ranges of `registration`, under a tag that it did not have at its last use: the last 8 bits are its owner's.
+    /// Prepares the window for ranges of `registration`, under a tag that differs from the last one in its low 8 bits,
+    /// which its owner chooses.
     pub fn prepare(&mut self, registration: &Arc<Registration>) {
         self.of = Some(Arc::clone(registration));
         self.tag = self.tag & !0xff | self.tag.wrapping_add(1) & 0xff;
@@ -267,14 +268,15 @@ impl Window {
     /// The device has ended its tag.
     pub fn ended(&mut self) {
         self.of = None;
-        // A device's library names the window by its last tag when it is bound again, and leaves it to us to note that.
+        // A device's library names the window by its last tag when it is bound again, and leaves recording that to the
+        // caller.
         if let Some(window) = &mut self.window {
             // SAFETY: the window is ours, and no work request under way names it.
             unsafe { window.as_mut() }.rkey = self.tag;
         }
     }
 
-    /// The tag that it is to be bound under.
+    /// The tag for the next bind.
     pub fn tag(&self) -> SteeringTag {
         SteeringTag(self.tag)
     }
@@ -284,13 +286,13 @@ impl Window {
         self.window.map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
-    /// For a work request that binds it. Null: there is no memory any more.
+    /// For a work request that binds it. Null if there is no memory any more.
     pub fn region(&self) -> *mut ibv_mr {
         let region = self.of.as_ref().and_then(|of| *of.region.lock());
         region.map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
-    /// Ends it, and with it its tag; whether it has ended.
+    /// Releases the window and its tag. Returns whether that succeeded.
     pub fn end(&mut self) -> bool {
         let Some(window) = self.window else {
             return true;
@@ -316,13 +318,13 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         if !self.end() {
-            // The peer could reach whatever came to lie there next.
+            // The peer could reach whatever is mapped there next.
             std::mem::forget(self.of.take());
         }
     }
 }
 
-/// What is registered of an arena.
+/// The registrations of an arena.
 struct OfArena {
     data: Arc<Mapping>,
     /// For our own reads and writes.
@@ -331,7 +333,7 @@ struct OfArena {
     exposed: Option<[Arc<Registration>; 2]>,
 }
 
-/// A protection domain, and what its connections share in it.
+/// A protection domain, and what its connections share.
 pub struct Domain {
     pd: Arc<Pd>,
     on_demand: bool,
@@ -341,7 +343,7 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// A new one on a device. `read_order` is what its queue pairs say.
+    /// A new one on a device. Its queue pairs announce `read_order`.
     pub fn new(device: &str, on_demand: bool, read_order: ReadOrder) -> io::Result<Arc<Domain>> {
         let context = Context::open(device)?;
         let on_demand = on_demand && {
@@ -374,12 +376,12 @@ impl Domain {
         &self.pd.context
     }
 
-    /// The device has gone: nothing new is made in it.
+    /// Whether the device has gone. If so, nothing new is created in it.
     pub fn lose(&self) {
         self.context().lose();
     }
 
-    /// What its queue pairs say of RDMA Reads.
+    /// The order of RDMA Reads that its queue pairs announce.
     pub fn read_order(&self) -> ReadOrder {
         self.read_order
     }
@@ -395,7 +397,7 @@ impl Domain {
         LOCAL | flags(access) | binds | on_demand
     }
 
-    /// Memory that the peer may use so, and we.
+    /// Memory with this access for the peer, and access for this end.
     pub fn region(
         &self,
         length: usize,
@@ -432,7 +434,7 @@ impl Domain {
         Registration::new(&self.pd, kept, 0, memory.len(), flags).map(Arc::new)
     }
 
-    /// The arena, registered for our own reads and writes alone. At the first use the device is told of all of it.
+    /// The arena, registered only for this end's own reads and writes. At the first use, the whole arena is registered.
     pub fn arena(&self, arena: &Arc<Arena>) -> io::Result<Arc<Registration>> {
         let mut arenas = self.arenas.lock();
         if let Some(known) = arenas
@@ -479,7 +481,8 @@ impl Domain {
     }
 }
 
-/// Whether a device takes memory whose pages are not pinned: tried, as the query for it is no function of the library.
+/// Whether a device accepts memory whose pages are not pinned. This tries it, because the query for it is no function
+/// of the library.
 pub fn pages_on_demand(context: &Arc<Context>) -> bool {
     let tried = || {
         let pd = Pd::new(context)?;
@@ -489,7 +492,7 @@ pub fn pages_on_demand(context: &Arc<Context>) -> bool {
     tried().is_ok()
 }
 
-/// The slots of a domain's connections. An idle connection has none but for its receives.
+/// The slots of a domain's connections. An idle connection has only those of its receives.
 struct Pool {
     pd: Arc<Pd>,
     state: Mutex<PoolState>,
@@ -566,7 +569,7 @@ impl Slot {
         self.slab.registration.address(self.offset, SLOT_BYTES)
     }
 
-    /// Under which the device knows it.
+    /// The key for the device.
     pub fn local_key(&self) -> u32 {
         self.slab.registration.local_key()
     }

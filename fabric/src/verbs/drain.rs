@@ -1,5 +1,5 @@
-//! What a server sent last leaves before its connection goes, and nobody waits for it but a thread of its own: a peer
-//! that takes nothing must not hold up the thread that serves the others.
+//! Lets the last messages of a server be sent before its connection is destroyed. A thread of its own waits for that: a
+//! peer that takes nothing must not delay the thread that serves the others.
 
 use super::pair::Pair;
 use crate::clock::{self, Nanos};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long a connection stays for what was sent last.
+/// How long a connection stays for its last messages.
 pub const PATIENCE: Nanos = Nanos::from_millis(100);
 
-/// Rest between two looks.
+/// Pause between two looks.
 const REST: Duration = Duration::from_millis(5);
 
 /// A connection of a server.
@@ -40,7 +40,8 @@ impl Draining {
 }
 
 impl Drop for Draining {
-    /// The caller's memory is the caller's again after the drop: a connection whose device still uses some goes at once.
+    /// After the drop, the caller's memory belongs to the caller again. So a connection whose device still uses some is
+    /// destroyed at once.
     fn drop(&mut self) {
         if let Some(mut pair) = self.0.take()
             && !pair.is_settled()
@@ -88,7 +89,7 @@ fn drain(pair: Box<Pair>) {
         }
     }
     if let Some(sender) = &*door {
-        // The thread is there for as long as the sender.
+        // The thread lives as long as the sender.
         let _ = sender.send(leaving);
     }
 }

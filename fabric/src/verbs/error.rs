@@ -1,57 +1,57 @@
 use std::io;
 use std::net::IpAddr;
 
-/// Why there is no RDMA, and what helps.
+/// Why there is no RDMA, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbsError {
-    /// The program has no part that speaks to devices.
+    /// The program was built without RDMA devices.
     #[error("{}", super::NOT_BUILT_IN)]
     NotBuiltIn,
     /// The kernel has no RDMA at all.
     #[error(
-        "the kernel's RDMA modules are not loaded: `modprobe ib_uverbs rdma_ucm`; without an adapter also \
+        "the kernel's RDMA modules are not loaded: run `modprobe ib_uverbs rdma_ucm`, and without an adapter also \
          `modprobe rdma_rxe` (soft RoCE) or `modprobe siw` (soft iWARP)"
     )]
     NoModule,
     /// There is no device.
     #[error(
-        "there is no RDMA device; without an adapter, `rdma link add rxe0 type rxe netdev eth0` makes one of a network \
+        "there is no RDMA device; without an adapter, `rdma link add rxe0 type rxe netdev eth0` creates one on a network \
          interface"
     )]
     NoDevice,
     /// No device has this address.
     #[error(
-        "{0} is the address of no RDMA device: take the address of a device's network interface (`rdma link` shows them; \
-         the loopback interface has none)"
+        "no RDMA device has the address {0}: name the address of a device's network interface (`rdma link` lists them; the \
+         loopback interface has no device)"
     )]
     NoDeviceAt(IpAddr),
-    /// A device may not be opened.
+    /// This user may not open the device.
     #[error(
-        "RDMA device {device} may not be opened ({error}): the user needs to read and write /dev/infiniband/*"
+        "cannot open RDMA device {device} ({error}): this user must be able to read and write /dev/infiniband/*"
     )]
     NoPermission {
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// Memory may not be locked.
+    /// The system refuses to lock memory.
     #[error(
-        "memory for RDMA may not be locked ({bytes} bytes, {error}): raise the limit (`ulimit -l unlimited`, or \
-         LimitMEMLOCK=infinity in a systemd unit), or use on-demand paging where the device has it"
+        "cannot lock {bytes} bytes of memory for RDMA ({error}): raise the limit (`ulimit -l unlimited`, or \
+         LimitMEMLOCK=infinity in a systemd unit), or use on-demand paging (`--odp`) if the device has it"
     )]
     LockedMemory {
-        /// Bytes that were to be registered.
+        /// Number of bytes to register.
         bytes: usize,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Something else failed.
     #[error("{what}: {error}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -1,16 +1,16 @@
-//! A peer that is gone without a word (its host has lost power, or its network) goes unnoticed while nothing is sent to it. A
-//! server therefore writes nothing, now and then, to a client that it has not heard of: an RDMA Write of no bytes takes no
-//! receive and no memory (InfiniBand Architecture Specification, C9-88; RFC 5040 section 5.2), and the client's device
-//! acknowledges it by itself. Where none does, the connection ends after the device's retries, or TCP's.
+//! If a peer disappears without a word (its host or its network has lost power), nobody notices while nothing is sent
+//! to it. So a server sometimes sends an empty RDMA Write to a client that has been silent. It takes no receive and no
+//! memory (InfiniBand Architecture Specification, C9-88; RFC 5040 section 5.2), and the client's device acknowledges it
+//! by itself. If no acknowledgement comes, the connection ends after the device's retries, or TCP's.
 
 use crate::clock::Nanos;
 
-/// How long a client is left in peace.
+/// How long a client may be silent.
 pub const QUIET: Nanos = Nanos::from_secs(15);
 
-/// When a server asks whether its client is there.
+/// When a server asks whether its client is still there.
 pub struct Keepalive {
-    /// `None`: this end does not ask.
+    /// `None` if this end does not ask.
     asked: Option<Nanos>,
     heard: bool,
 }

@@ -16,33 +16,34 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Events of one look.
+/// The most events of one look.
 const BURST: u32 = 16;
 
-/// Between two looks for a device that has gone.
+/// Time between two looks for a device that has gone.
 const LOOK_AGAIN: Nanos = Nanos::from_secs(1);
 
-/// RDMA Reads that a server wants to have under way at a connection.
+/// Number of RDMA Reads that a server wants to have under way on a connection.
 const OUTBOUND_READS: u8 = 128;
 
-/// Takes connections at an address of a device.
+/// Accepts connections at an address of a device.
 pub struct Listener {
     channel: Arc<Channel>,
-    /// `None`: its device has gone.
+    /// `None` while its device is gone.
     id: Option<Id>,
-    /// When it is looked for again then.
+    /// When to look for it again.
     again: Nanos,
     address: SocketAddr,
     limits: Limits,
     asking: VecDeque<(Nanos, Incoming)>,
     domains: Arc<Domains>,
-    /// One more holder for each connection.
+    /// Counts the connections: each holds a reference.
     places: Arc<()>,
 }
 
-/// The protection domains of a listener: two for a device, of connections whose peer may read and of the others. Memory
-/// that peers may read is out of the others' reach whatever their device checks: soft iWARP looks neither at the rights
-/// of a queue pair nor at the number of reads that a responder offers. (Nor at the rights of memory: see docs/SECURITY.md.)
+/// The protection domains of a listener: two for each device, one for connections whose peer may read and one for the
+/// others. So the others cannot reach memory that peers may read, whatever their device checks: soft iWARP checks
+/// neither the rights of a queue pair nor the number of reads that a responder offers. (Nor the rights of memory: see
+/// docs/SECURITY.md.)
 struct Domains {
     known: Mutex<HashMap<(String, bool), Arc<Domain>>>,
     on_demand: bool,
@@ -64,7 +65,7 @@ impl Domains {
     }
 }
 
-/// Listens at `address`, by whatever device has it.
+/// Listens at `address`, on the device that has it.
 fn listen(channel: &Arc<Channel>, address: SocketAddr, limits: &Limits) -> io::Result<Id> {
     let id = Id::new(channel)?;
     id.bind(address)?;
@@ -79,7 +80,7 @@ impl Listener {
             return Err(VerbsError::NoDevice.into());
         }
         if address.ip().is_loopback() {
-            // RDMA-CM would take it, and let nobody come by it.
+            // RDMA-CM would accept it, but nobody could connect through it.
             return Err(VerbsError::NoDeviceAt(address.ip()).into());
         }
         let channel = Channel::new()?;
@@ -100,15 +101,15 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Registers an arena now rather than at the first read, so that what hinders it shows at once; with `exposed` also
-    /// for the peers that may read it themselves. Does nothing where
-    /// the device is known only once somebody connects (a listener at all addresses). `Some(true)`: registered for
-    /// on-demand paging; else its pages are pinned.
+    /// Registers an arena now rather than at the first read, so that obstacles show at once. With `exposed`, also
+    /// registers it for peers that may read it one-sided. Does nothing if the device is known only after a client
+    /// connects (a listener at all addresses). Returns `Some(true)` if it was registered for on-demand paging;
+    /// otherwise its pages are pinned.
     pub fn prepare(&self, arena: &Arc<Arena>, exposed: bool) -> io::Result<Option<bool>> {
         let Some(id) = self.id.as_ref().filter(|id| id.device().is_some()) else {
             return Ok(None);
@@ -121,7 +122,7 @@ impl Listener {
         Ok(Some(domain.is_on_demand()))
     }
 
-    /// Takes new requests from the kernel. The oldest makes room if there are too many.
+    /// Accepts new requests from the kernel. If there are too many, the oldest ends.
     fn look(&mut self, now: Nanos) -> io::Result<()> {
         for _ in 0..BURST {
             let Some(mut event) = self.channel.poll()? else {
@@ -133,7 +134,7 @@ impl Listener {
                 return Err(gone());
             }
             if event.kind != CmEventKind::Request {
-                // Who asked has gone again.
+                // The client has gone again.
                 self.asking.retain(|(_, incoming)| !incoming.is(event.of));
                 continue;
             }
@@ -172,7 +173,7 @@ impl Listener {
 }
 
 impl Listener {
-    /// The device has gone, and with it all that was made on it.
+    /// The device has gone, and with it everything that was created on it.
     fn lose(&mut self) {
         self.id = None;
         self.asking.clear();
@@ -181,7 +182,7 @@ impl Listener {
         }
     }
 
-    /// Listens again if the device is there again.
+    /// Listens again if the device is back.
     fn find_again(&mut self, now: Nanos) -> io::Result<()> {
         if now < self.again {
             return Ok(());
@@ -249,7 +250,7 @@ struct Incoming {
     private_data: Vec<u8>,
     inbound_reads: u8,
     outbound_reads: u8,
-    /// Until it is answered.
+    /// Held until the request is answered.
     parts: Option<Parts>,
 }
 

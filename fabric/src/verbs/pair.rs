@@ -17,26 +17,26 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Receives that are posted even if the caller has made no room: what a peer sends at once finds them.
+/// Number of receives that are posted even before the caller has made room, for what a peer sends at once.
 const RECEIVES_MIN: u32 = 8;
 
-/// Slots that a write of bytes takes at most; longer ones are registered for the occasion.
+/// The most slots for a write of bytes. A longer one is registered for that write.
 const SLOTS_MAX: usize = 8;
 
-/// Events that can have been asked for: of sends, of receives.
+/// The most events that can have been asked for: of sends, and of receives.
 const EVENTS: usize = 2;
 
-/// Windows that are kept for the next use.
+/// The most windows to keep for the next use.
 const SPARE_MAX: usize = 32;
 
-/// How long a bind may take, or its end.
+/// How long a bind or its end may take.
 const BIND: Nanos = Nanos::from_secs(1);
 
-/// A responder of iWARP must not speak before its peer (RFC 5044 section 7.1.1). So long after the accept the peer has
-/// understood the answer even if it says nothing: who speaks first all the same waits until then.
+/// A responder of iWARP must not speak before its peer (RFC 5044 section 7.1.1). This long after the accept, the peer
+/// has processed the answer even if it is silent. An end that speaks first waits that long.
 const SILENCE: Nanos = Nanos::from_millis(20);
 
-/// Something that the device was told to do.
+/// A work request that the device has.
 struct Flight {
     number: u64,
     what: What,
@@ -44,13 +44,13 @@ struct Flight {
 }
 
 enum What {
-    /// Its end is told to nobody.
+    /// A work request whose end is not reported.
     Quiet,
     Write(u64),
     Read(u64),
 }
 
-/// What must stay until the end of a flight.
+/// What must stay until the end of a work request.
 #[expect(dead_code, reason = "only kept")]
 enum Kept {
     Nothing,
@@ -58,7 +58,7 @@ enum Kept {
     Registration(Arc<Registration>),
 }
 
-/// What a tag of ours names.
+/// What a tag of this end names.
 enum Held {
     Region(Arc<Registration>),
     /// Bound by the work request with this number.
@@ -74,41 +74,42 @@ enum Event {
     },
 }
 
-/// What a connection was made with.
+/// The terms of a connection.
 pub struct Made {
     pub queue: Queue,
     pub id: Id,
     pub domain: Arc<Domain>,
     pub peer: Peer,
     pub private_data: Vec<u8>,
-    /// RDMA Reads that we may have under way.
+    /// The most RDMA Reads that this end may have under way.
     pub reads_max: u32,
-    /// The peer was offered RDMA Reads: the domain is one of those that may.
+    /// Whether the peer was offered RDMA Reads, so that the domain is one of those that may be read.
     pub reads: bool,
-    /// The peer asked for the connection.
+    /// Whether the peer asked for the connection.
     pub is_server: bool,
     /// Counts as a connection of its listener.
     pub place: Option<Arc<()>>,
 }
 
-/// One end of a connection. Its fields go in this order: the queue pair first, then what the device used for it.
+/// One end of a connection. Its fields are dropped in this order: the queue pair first, then what the device used for
+/// it.
 pub struct Pair {
     queue: Queue,
     waiting: Waiting,
     chain: Chain,
     flights: VecDeque<Flight>,
     next: u64,
-    /// Flights whose end is told.
+    /// Work requests whose end is reported.
     told: u32,
     reads: u32,
     reads_max: u32,
-    /// The peer may read what is exposed.
+    /// Whether the peer may read what is exposed.
     exposes: bool,
-    /// A post found no room since there was some.
+    /// Whether a post has found no room since there was some.
     starved: bool,
     receives: VecDeque<Slot>,
     next_receive: u64,
-    /// Messages that the caller has made room for, beyond those that came.
+    /// Number of messages for which the caller has made room, less those that came.
     wanted: u32,
     events: VecDeque<Event>,
     message: Box<[u8; SLOT_BYTES]>,
@@ -116,9 +117,9 @@ pub struct Pair {
     table: HashMap<u32, Held>,
     /// Windows that are bound to nothing.
     spare: Vec<Window>,
-    /// Whose end nobody saw.
+    /// Windows whose end nobody saw.
     left: Vec<Kept>,
-    /// Room for what a look finds to be over.
+    /// Room for the completions of one look.
     over: Vec<Done>,
     looks: u32,
     silent_until: Option<Nanos>,
@@ -136,7 +137,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Takes receives from now on, before the connection is there.
+    /// Posts receives from now on, before the connection is established.
     pub fn initialized(made: Made) -> io::Result<Pair> {
         let Made {
             mut queue,
@@ -149,9 +150,9 @@ impl Pair {
             is_server,
             place,
         } = made;
-        // What hinders all receives, such as a limit of locked memory, shows at once.
+        // An obstacle to all receives, such as a limit of locked memory, shows at once.
         drop(domain.slot()?);
-        // A client's server must be able to ask whether it is there, by writing nothing. Memory has rights of its own.
+        // A server must be able to ask whether its client is there, by an empty write. Memory has rights of its own.
         let access = match is_server {
             true => Access::LOCAL,
             false => Access::WRITE,
@@ -212,14 +213,15 @@ impl Pair {
         self.reads_max = reads_max;
     }
 
-    /// Wakes nobody any more.
+    /// Nobody is woken any more.
     pub fn unwatch(&mut self) {
         if let Some(set) = self.set.take() {
             set.remove(self.waiting.as_fd());
         }
     }
 
-    /// Whether the device uses memory that is the caller's again when the connection goes: a frame, a region.
+    /// Whether the device uses memory that belongs to the caller again when the connection is destroyed: a frame, a
+    /// region.
     pub fn borrows(&self) -> bool {
         self.told > 0
     }
@@ -237,7 +239,7 @@ impl Pair {
         while self.receives.len() < wanted && !self.closed {
             let slot = match self.domain.slot() {
                 Ok(slot) => slot,
-                // Without any receive it would never hear of anything again.
+                // Without any receive, the pair would never learn about anything again.
                 Err(error) if self.receives.is_empty() && self.events.is_empty() => {
                     return self.close_failed(&error);
                 }
@@ -251,11 +253,11 @@ impl Pair {
         }
     }
 
-    /// Room for so many work requests.
+    /// Room for this many work requests.
     fn room(&mut self, count: usize) -> Result<(), PostError> {
         self.open()?;
         if self.flights.len() + count > DEPTH {
-            // Nobody may flush for what fills the queue.
+            // Without a flush, nobody would empty the queue.
             self.ring();
             self.reap();
             self.open()?;
@@ -311,7 +313,7 @@ impl Pair {
         slot.map_err(|error| self.without_memory(&error))
     }
 
-    /// There may be memory once something is over that is under way; if nothing is, the caller would try for ever.
+    /// There may be memory when something under way has ended. If nothing is, the caller would try for ever.
     fn without_memory(&mut self, error: &io::Error) -> PostError {
         self.starved = true;
         self.ring();
@@ -369,7 +371,7 @@ impl Pair {
         Ok(Posted::Done)
     }
 
-    /// The registration of a region of ours.
+    /// The registration of a region of this end.
     fn registered(&self, region: &Region) -> Option<&Arc<Registration>> {
         match self.table.get(&region.tag().0)? {
             Held::Region(registration) if registration.address(0, 0) == region.remote(0).offset => {
@@ -414,7 +416,7 @@ impl Pair {
         }
     }
 
-    /// To be called while waiting for an answer. Returns how long to wait, at most, before the next call.
+    /// Call this while waiting for an answer. Returns the longest time to wait before the next call.
     fn wakeup(&mut self) -> Option<Nanos> {
         if self.closed || !self.wakeup.is_awaited() {
             return None;
@@ -438,7 +440,7 @@ impl Pair {
         self.ring();
     }
 
-    /// Asks a peer that has not been heard of for a while whether it is there. What is under way asks as well.
+    /// Asks a peer that has been silent for a while whether it is still there. Work requests under way ask as well.
     fn keep_alive(&mut self) {
         if !self.closed && self.keepalive.is_due(clock::now()) {
             self.reap();
@@ -448,7 +450,7 @@ impl Pair {
         }
     }
 
-    /// Asks to be woken; false: there is something already.
+    /// Asks to be woken. Returns false if there is something already.
     fn ask_to_be_woken(&mut self) -> bool {
         if self.closed || !self.events.is_empty() {
             return false;
@@ -461,7 +463,7 @@ impl Pair {
         self.ask();
         self.look();
         if !self.closed && self.told == 0 {
-            // What nobody waits for gives its memory back.
+            // Memory that nobody waits for is released.
             self.reap();
         }
         // Room in the queue is an event too.
@@ -479,7 +481,7 @@ impl Pair {
         }
     }
 
-    /// Waits until the work request with this number is over; whether it is.
+    /// Waits until the work request with this number has ended. Returns whether it has.
     fn settle(&mut self, number: u64, span: Nanos) -> bool {
         self.ring();
         let until = clock::now() + span;
@@ -517,8 +519,8 @@ impl Pair {
         Completion::Recv { bytes, invalidated }
     }
 
-    /// Nothing of a caller's memory is held when a peer has ended the tag: what it used had been bound, though the device
-    /// may say so later.
+    /// When a peer has ended the tag, nothing of a caller's memory may be held. The work request that used it was
+    /// bound, although the device may report that later.
     fn let_go(&mut self, bound: u64) {
         let flight = (self.flights.iter_mut()).find(|flight| flight.number == bound);
         if let Some(flight) = flight {
@@ -526,7 +528,7 @@ impl Pair {
         }
     }
 
-    /// Keeps a window for the next use, whose tag has ended.
+    /// Keeps a window, whose tag has ended, for the next use.
     fn spare(&mut self, mut window: Window) {
         window.ended();
         if self.spare.len() < SPARE_MAX {
@@ -543,11 +545,11 @@ impl Pair {
 
     /// Ends a window's tag, bound by the work request with this number.
     fn end_window(&mut self, mut window: Window, bound: u64) {
-        // The device must not find a window gone that it is to bind.
+        // The device must not find that a window to bind has gone.
         if !self.settle(bound, BIND) {
             return self.close(&"the peer lets no tag be bound");
         }
-        // Behind what waits for the peer its end would wait too: then it goes, at once.
+        // After posts that wait for the peer, its end would wait too. So it is destroyed at once.
         if self.closed || !self.flights.is_empty() {
             if !window.end() {
                 self.close_failed(&"the peer could go on using memory");
@@ -574,14 +576,14 @@ fn piece(slot: &Slot, length: usize) -> GatherEntry {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // A server's has been waited for, if it was at all.
+        // The end of a server's has been waited for, if at all.
         if !self.closed && !self.is_server {
             self.settle(u64::MAX, drain::PATIENCE);
         }
         if !self.closed {
             self.id.disconnect();
         }
-        // Soft RoCE keeps a queue pair for as long as a window is bound by it.
+        // Soft RoCE keeps a queue pair as long as a window is bound by it.
         self.table.retain(|_, held| matches!(held, Held::Region(_)));
     }
 }

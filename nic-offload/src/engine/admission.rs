@@ -1,4 +1,4 @@
-//! Which connections an engine takes, and what for: their private data tells.
+//! Which connections an engine accepts, and for what purpose, according to their private data.
 
 use std::io;
 
@@ -12,14 +12,14 @@ use super::rpc::RpcLine;
 use super::{Engine, Line, Now};
 use crate::calls::Transport;
 
-/// RDMA Reads that a client may have under way at a time, where it may read at all: as many as Linux takes.
+/// The most RDMA Reads that a client may have under way at a time, if it may read at all: as many as Linux accepts.
 const INBOUND_READS: u32 = 128;
 
-/// What a connection is for.
+/// The purpose of a connection.
 enum Wants {
     /// A protocol of ours.
     Ours(PrivateData),
-    /// RPC-over-RDMA, and what the client says of itself if it does (RFC 8797).
+    /// RPC-over-RDMA, and the client's announcement if there is one (RFC 8797).
     Rdma(Option<RdmaPrivateData>),
 }
 
@@ -29,7 +29,7 @@ impl Wants {
             return Some(Wants::Ours(ours));
         }
         let rdma = RdmaPrivateData::decode(private_data);
-        // Between hosts, NFS clients that say nothing, or something that we do not know, are taken as well.
+        // Between hosts, NFS clients that announce nothing, or something unknown, are accepted as well.
         let stock = matches!(transport, Transport::Iwarp | Transport::Verbs)
             && !PrivateData::is_ours(private_data);
         (rdma.is_some() || stock).then_some(Wants::Rdma(rdma))
@@ -37,7 +37,7 @@ impl Wants {
 }
 
 impl Engine {
-    /// Takes a connection for what its private data says.
+    /// Accepts a connection for the purpose in its private data.
     pub(super) fn admit(&mut self, incoming: Box<dyn Incoming>, transport: Transport) {
         let peer = incoming.peer().clone();
         if self.connections() >= self.config.connections_max {
@@ -73,7 +73,7 @@ impl Engine {
         let mut nonce = Nonce::default();
         entropy::fill(&mut nonce);
         let answer = PrivateData { nonce, ..wants }.encode();
-        // What may be read is exposed when the connection is attached to a session: before that, no tag is known.
+        // Memory is exposed when the connection is attached to a session. Before that, the client knows no tag.
         let remote = matches!(transport, Transport::Iwarp | Transport::Verbs);
         let reads = wants.role == Role::Direct
             && wants.one_sided
@@ -97,7 +97,7 @@ impl Engine {
         let mut ours = rdma::private_data(&self.config.rdma);
         ours.read_read &= theirs.is_some_and(|theirs| theirs.read_read);
         let terms = Terms::between(&ours, theirs.as_ref());
-        // In the Read-Read design alone the client reads: replies, under tags that are theirs.
+        // Only in the Read-Read design the client reads: replies, under tags for them.
         let inbound_reads = if terms.read_read { INBOUND_READS } else { 0 };
         let (qp, number) = self.accept_as(incoming, &ours.encode(), inbound_reads)?;
         let clients = self.rdma_clients() + 1;
@@ -147,7 +147,7 @@ impl Engine {
         self.lines.iter().flatten().filter(rdma).count()
     }
 
-    /// Tells the RPC-over-RDMA clients with how many they share.
+    /// Tells the RPC-over-RDMA clients how many of them there are.
     pub(super) fn share_credits(&mut self, clients: usize) {
         for line in self.lines.iter_mut().flatten() {
             if let Line::Rdma(line) = line {

@@ -1,17 +1,17 @@
-//! Calls for which the workers have had no room: they wait here, in the order of their coming.
+//! Calls for which the workers have had no room. They wait here, in the order in which they came.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use crate::calls::{Errand, Workers};
 
-/// The calls of all connections that wait for the workers. A connection with a call here takes no more
+/// The waiting calls of all connections. A connection with a call here accepts no more
 /// ([`Now::holds_back`](super::Now)), so each has a bounded number of them.
 #[derive(Default)]
 pub(super) struct Backlog(RefCell<VecDeque<Errand>>);
 
 impl Backlog {
-    /// Hands an errand to the workers, or keeps it until they have room. Those of its kind that came before go first.
+    /// Passes an errand to the workers, or keeps it until they have room. Earlier ones of its kind go first.
     pub fn submit(&self, errand: Errand, workers: &dyn Workers) {
         let mut held = self.0.borrow_mut();
         let refused = match held.iter().any(|held| held.syncs == errand.syncs) {
@@ -21,11 +21,11 @@ impl Backlog {
         held.extend(refused);
     }
 
-    /// Hands over as much as the workers take. Whether that was anything.
+    /// Passes as many errands as the workers take. Returns whether there were any.
     pub fn retry(&self, workers: &dyn Workers) -> bool {
         let mut held = self.0.borrow_mut();
         let before = held.len();
-        // Of one kind there may be room where there is none of the other.
+        // There may be room for one kind and none for the other.
         let mut full = [false; 2];
         for _ in 0..before {
             let Some(errand) = held.pop_front() else {

@@ -1,4 +1,4 @@
-//! A direct connection: requests in, data and completions out.
+//! A direct connection: requests come in, data and completions go out.
 
 use std::collections::VecDeque;
 
@@ -12,34 +12,34 @@ use super::{Now, Serves, Turn};
 use crate::connection::Connection;
 use crate::nic::{AttachRequest, Authentic, DataTarget, Nic, Transfer, Verdict};
 
-/// A direct connection and what is under way on it.
+/// A direct connection and its transfers under way.
 pub(super) struct DirectLine {
-    /// The first to go: that ends whatever still reads from frames, which are unpinned after it.
+    /// Dropped first. That ends whatever still reads from frames, which are unpinned afterwards.
     qp: Box<dyn QueuePair>,
     connection: Connection,
-    /// What found no room, in order.
+    /// Answers for which there was no room, in order.
     waiting: VecDeque<Waiting>,
     /// Since when the first of them has been the first.
     waiting_since: Nanos,
-    /// A read that was authenticated and is not begun: what it needs is fetched while the next message is judged.
+    /// A read that was authenticated and not begun. Its data is prefetched while the next message is checked.
     next: Option<Authentic>,
     /// RDMA Writes that still read from their frames. They complete in order.
     leaving: VecDeque<Leaving>,
     next_id: u64,
     born: Nanos,
-    /// Receives that were used and not posted again.
+    /// Number of receives that were used and not posted again.
     owed: u32,
-    /// Inline data on its way from a frame into a message.
+    /// Room for inline data between a frame and a message.
     scratch: Vec<u8>,
-    /// Takes no message until something under way has ended.
+    /// Whether it accepts no message until something under way has ended.
     gated: bool,
-    /// Nothing but a message of the peer's gives it something to do.
+    /// Whether only a message of the peer can give it something to do.
     resting: bool,
     dead: bool,
 }
 
 enum Waiting {
-    /// Its data has not been posted; the frame stays pinned.
+    /// Its data has not been posted, and the frame stays pinned.
     Transfer(Transfer),
     /// An answer.
     Message(Vec<u8>),
@@ -51,7 +51,7 @@ struct Leaving {
     since: Nanos,
 }
 
-/// How the wire names it.
+/// Its form on the wire.
 fn place(remote: Remote) -> RemoteAddress {
     RemoteAddress {
         tag: remote.tag.0,
@@ -63,7 +63,8 @@ impl DirectLine {
     pub fn new(qp: Box<dyn QueuePair>, number: u64, nonce: Nonce, now: Nanos) -> DirectLine {
         DirectLine {
             qp,
-            // Only told apart from others under way: a wrapped number would need 2^32 connections in between.
+            // This only distinguishes connections that exist at the same time: a wrapped number would need 2^32
+            // connections in between.
             connection: Connection::new(number as u32, nonce),
             waiting: VecDeque::new(),
             waiting_since: now,
@@ -79,13 +80,13 @@ impl DirectLine {
         }
     }
 
-    /// Whether a turn would come to nothing, as far as a cheap look tells.
+    /// Whether a cheap check finds nothing for its turn.
     #[inline]
     pub fn rests(&mut self) -> bool {
         self.resting && self.qp.is_quiet()
     }
 
-    /// Answers what is there, up to a batch, with one flush.
+    /// Answers the requests that are there, up to a batch, with one flush.
     pub fn turn(&mut self, now: &Now<'_>) -> Turn {
         let Some(nic) = &now.serves.nic else {
             return Turn::Dead;
@@ -122,7 +123,7 @@ impl DirectLine {
         }
     }
 
-    /// What waits for room is bounded: beyond that, requests stay with the peer.
+    /// The number of waiting answers is bounded. Beyond that, requests stay with the peer.
     fn has_room(&self, now: &Now<'_>) -> bool {
         let kept = self.waiting.len() + usize::from(self.next.is_some());
         !now.draining && kept < now.config.receives as usize
@@ -162,15 +163,15 @@ impl DirectLine {
         }
     }
 
-    /// Frames that are pinned for it.
+    /// Number of frames pinned for it.
     fn pins(&self) -> usize {
         let waiting = self.waiting.iter();
         let waiting = waiting.filter(|waiting| matches!(waiting, Waiting::Transfer(_)));
         self.leaving.len() + waiting.count()
     }
 
-    /// Posts again the receives that were used, as long as the peer takes its answers. A turn begins with all of them, or
-    /// takes no message.
+    /// Posts used receives again, as long as the peer takes its answers. A turn begins with all of them, or takes no
+    /// message.
     fn repay(&mut self, now: &Now<'_>) {
         if self.owed > 0 && self.has_room(now) {
             self.qp.post_receives(std::mem::take(&mut self.owed));
@@ -197,7 +198,7 @@ impl DirectLine {
         self.answer(&answer);
     }
 
-    /// Moves the data and answers, or queues.
+    /// Moves the data and answers, or queues the transfer.
     fn send(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) {
         if !self.waiting.is_empty() {
             self.waiting.push_back(Waiting::Transfer(transfer));
@@ -206,7 +207,7 @@ impl DirectLine {
         }
     }
 
-    /// Moves the data and answers; gives the transfer back if there is no room.
+    /// Moves the data and answers. Returns the transfer if there is no room.
     fn try_send(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) -> Option<Transfer> {
         match transfer.answer {
             DataTarget::Inline => self.send_inline(transfer, nic),
@@ -252,7 +253,7 @@ impl DirectLine {
         match posted {
             Ok(posted) => {
                 self.next_id += 1;
-                // The answer first: to unpin waits for all stores before it, those of the data.
+                // The answer goes first: unpinning waits for all earlier stores, which include those of the data.
                 self.answer(&nic.complete(&transfer));
                 match posted {
                     Posted::Done => nic.finish(transfer),
@@ -264,7 +265,7 @@ impl DirectLine {
                 }
             }
             Err(PostError::Full) => return Some(transfer),
-            // The client named memory of its own that it does not have. Its request was well signed all the same.
+            // The client named memory of its own that it does not have, although its request verified.
             Err(PostError::BadRange | PostError::TooLong) => self.refuse(transfer, nic),
             Err(PostError::Closed) => self.dead = true,
         }
@@ -294,7 +295,7 @@ impl DirectLine {
         }
     }
 
-    /// Tries what waits for room, in order. How much went.
+    /// Tries to send waiting answers, in order. Returns how many were sent.
     fn retry(&mut self, nic: &Nic, now: Nanos) -> u32 {
         let mut gone = 0;
         while let Some(next) = self.waiting.pop_front() {
@@ -313,7 +314,7 @@ impl DirectLine {
         gone
     }
 
-    /// As [`send`](Self::send), but an answer that finds no room goes to the head of the queue, not to its end.
+    /// As [`send`](Self::send), but an answer for which there is no room goes to the head of the queue.
     fn retry_transfer(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) -> Option<Waiting> {
         let others = std::mem::take(&mut self.waiting);
         let back = self.try_send(transfer, nic, now);
@@ -329,7 +330,7 @@ impl DirectLine {
         }
     }
 
-    /// Has the peer kept frames pinned, or itself unattached, for too long?
+    /// Whether the peer has kept frames pinned, or the connection unattached, for too long.
     fn overdue(&self, now: &Now<'_>) -> bool {
         let leaving = self
             .leaving
@@ -345,7 +346,7 @@ impl DirectLine {
         !self.leaving.is_empty() || self.connection.session().is_none()
     }
 
-    /// Asks to be woken, unless by what it would not take.
+    /// Asks to be woken, except by messages that it would not accept.
     pub fn arm(&mut self) -> bool {
         self.gated || self.qp.arm()
     }
@@ -354,7 +355,7 @@ impl DirectLine {
         !self.waiting.is_empty() || !self.leaving.is_empty()
     }
 
-    /// Whether its end would lose nothing.
+    /// Whether the end of the connection would lose nothing.
     pub fn is_drained(&mut self) -> bool {
         !self.under_way() && self.qp.is_settled()
     }

@@ -1,5 +1,5 @@
-//! What a connection that carries calls sends: RDMA Writes and the message that they belong to, in order, as far as
-//! there is room.
+//! What a connection for calls sends: RDMA Writes and the message to which they belong, in order, as far as there is
+//! room.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use odafs_fabric::{PostError, Posted, QueuePair, Source, SteeringTag};
 use super::{Now, Serves};
 use crate::calls::{ChunkSource, ChunkWrite, Placed};
 
-/// Parts of a message that are gathered without an allocation.
+/// Number of parts of a message that are gathered without an allocation.
 const FEW: usize = 8;
 
-/// A message with the RDMA Writes that go ahead of it.
+/// A message with the RDMA Writes that go before it.
 #[derive(Default)]
 pub(super) struct QueuedReply {
     pub writes: VecDeque<ChunkWrite>,
-    /// The transport's header, in front of the body.
+    /// The transport's header, before the body.
     pub head: Vec<u8>,
     pub body: Vec<u8>,
-    /// A tag of the peer's that the message invalidates.
+    /// A tag of the peer that the message invalidates.
     pub invalidate: Option<SteeringTag>,
 }
 
@@ -36,20 +36,20 @@ impl QueuedReply {
     }
 }
 
-/// A queue pair and what waits to be sent on it, or still reads from its frames.
+/// A queue pair, and what waits to be sent on it or still reads from its frames.
 pub(super) struct Outbox {
-    /// The first to go: that ends whatever still reads from frames, which are unpinned after it.
+    /// Dropped first. That ends whatever still reads from frames, which are unpinned afterwards.
     pub qp: Box<dyn QueuePair>,
-    /// Answers that found no room, in order.
+    /// Answers for which there was no room, in order.
     waiting: VecDeque<QueuedReply>,
     /// Since when the first of them has been the first.
     waiting_since: Nanos,
-    /// Frames that they have pinned.
+    /// Number of frames that they have pinned.
     waiting_pins: usize,
     /// RDMA Writes that still read from their frames.
     leaving: VecDeque<Leaving>,
     next_id: u64,
-    /// The connection is of no use any more.
+    /// Whether the connection is useless.
     pub dead: bool,
 }
 
@@ -77,27 +77,27 @@ impl Outbox {
         }
     }
 
-    /// Nothing waits for room.
+    /// Whether nothing waits for room.
     pub fn is_clear(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Something reads from its frames.
+    /// Whether something reads from its frames.
     pub fn is_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// As many answers wait as may.
+    /// Whether the most answers wait.
     pub fn is_full(&self, now: &Now<'_>) -> bool {
         self.waiting.len() >= now.config.receives as usize
     }
 
-    /// What waits and what is pinned is bounded: beyond that nothing new should be begun.
+    /// Whether waiting answers or pinned frames have reached their limit, so that nothing new should begin.
     pub fn has_room(&self, now: &Now<'_>) -> bool {
         !self.is_full(now) && self.waiting_pins + self.leaving.len() < now.config.pins_max
     }
 
-    /// Begins a turn: tries again what waits. How much went.
+    /// Begins a turn: tries again to send waiting answers. Returns how many were sent.
     pub fn begin(&mut self, now: &Now<'_>) -> u32 {
         let gone = self.retry(now);
         if gone > 0 || self.waiting.is_empty() {
@@ -106,14 +106,14 @@ impl Outbox {
         gone
     }
 
-    /// Nothing waited until `time`, if nothing waits.
+    /// Records that nothing waited until `time`, if nothing waits.
     pub fn rested_until(&mut self, time: Nanos) {
         if self.waiting.is_empty() {
             self.waiting_since = time;
         }
     }
 
-    /// Sends a message without writes. Its buffer is taken only if it has to wait.
+    /// Sends a message without writes. Takes its buffer only if the message must wait.
     pub fn send_message(&mut self, message: &mut Vec<u8>) {
         if !self.waiting.is_empty() || !self.try_message(&[message], None) {
             self.waiting
@@ -121,8 +121,8 @@ impl Outbox {
         }
     }
 
-    /// Sends a reply whose data is `placed` apart from it, as one message. What has to wait is a copy: no pin outlasts
-    /// this.
+    /// Sends a reply whose data is `placed` apart from it, as one message. If it must wait, the data is copied, so that
+    /// no pin outlasts this.
     pub fn send_gathered(&mut self, reply: &[u8], placed: &Placed, serves: &Serves) {
         let none = Source::Bytes(&[]);
         let count = placed.pieces.len() + 3;
@@ -154,14 +154,14 @@ impl Outbox {
         }
     }
 
-    /// Sends, or queues.
+    /// Sends a message, or queues it.
     pub fn send(&mut self, answer: QueuedReply, now: &Now<'_>) {
         self.waiting_pins += answer.pins();
         self.waiting.push_back(answer);
         self.retry(now);
     }
 
-    /// An RDMA Write is over.
+    /// An RDMA Write has ended.
     pub fn written(&mut self, id: u64, failed: bool) {
         if let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id) {
             self.leaving.remove(at);
@@ -169,7 +169,7 @@ impl Outbox {
         self.dead |= failed;
     }
 
-    /// Tries what waits for room, in order. How much went.
+    /// Tries to send waiting answers, in order. Returns how many were sent.
     fn retry(&mut self, now: &Now<'_>) -> u32 {
         let mut gone = 0;
         while !self.dead
@@ -184,7 +184,7 @@ impl Outbox {
         gone
     }
 
-    /// Posts the writes, then the message; false if there was no room for all of it.
+    /// Posts the writes, then the message. Returns false if there was no room for all of them.
     fn try_answer(&mut self, answer: &mut QueuedReply, now: &Now<'_>) -> bool {
         while let Some(write) = answer.writes.pop_front() {
             let pins = usize::from(is_pin(&write));
@@ -200,7 +200,7 @@ impl Outbox {
         self.try_message(&[&answer.head, &answer.body], answer.invalidate)
     }
 
-    /// Posts a message; false if there is no room.
+    /// Posts a message. Returns false if there is no room.
     fn try_message(&mut self, parts: &[&[u8]], invalidate: Option<SteeringTag>) -> bool {
         let posted = match invalidate {
             Some(tag) => self.qp.post_send_invalidate(0, parts, tag),
@@ -221,7 +221,7 @@ impl Outbox {
         self.dead = true;
     }
 
-    /// Posts a write; gives it back if there is no room.
+    /// Posts a write. Returns it if there is no room.
     fn try_write(&mut self, write: ChunkWrite, now: &Now<'_>) -> Option<ChunkWrite> {
         let source = write.from.source(&now.serves.arena);
         let id = self.next_id;
@@ -242,7 +242,7 @@ impl Outbox {
         None
     }
 
-    /// Something waits or is pinned for longer than it may.
+    /// Whether something has waited or been pinned for too long.
     pub fn is_overdue(&self, now: &Now<'_>) -> bool {
         let leaving = self
             .leaving

@@ -1,7 +1,7 @@
-//! A connection that carries calls as RPC-over-RDMA version 1 (RFC 8166): what a call brings in chunks is read from the
-//! client's memory before it is served, what its reply says in chunks is written there before the reply is sent.
+//! A connection that carries calls as RPC-over-RDMA version 1 (RFC 8166). The data of a call's chunks is read from the
+//! client's memory before the call is served, and the data of the reply is written there before the reply is sent.
 //!
-//! The protocol itself is [`odafs_common::rpcrdma`]'s; this is the loop around it.
+//! [`odafs_common::rpcrdma`] is the protocol. This is the loop around it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -35,7 +35,7 @@ use parked::Parked;
 use pieces::{Pieces, cut, gather, inline};
 use pull::{Arrived, Pulling};
 
-/// What we say of ourselves when a connection is made.
+/// The private data for a new connection.
 pub(super) fn private_data(config: &RdmaConfig) -> PrivateData {
     PrivateData {
         read_read: config.read_read,
@@ -43,20 +43,20 @@ pub(super) fn private_data(config: &RdmaConfig) -> PrivateData {
     }
 }
 
-/// The longest reply in the Read-Read design, its data apart.
+/// The longest reply in the Read-Read design, without its data.
 const EXPOSED_BYTES_MAX: u32 = 1 << 20;
 
-/// A connection for RPC-over-RDMA, and what is under way on it.
+/// A connection for RPC-over-RDMA, and its calls under way.
 pub(super) struct RdmaLine {
     out: Outbox,
     caller: Caller,
     responder: Responder,
     registrar: Registrar,
-    /// Calls for which there is no room yet. No more than the receives that were posted.
+    /// Calls for which there is no room yet, at most as many as receives were posted.
     parked: Parked,
     /// Calls whose data is being read.
     pulling: VecDeque<Pulling>,
-    /// Calls that are with the workers.
+    /// Calls that the workers have.
     running: HashMap<u64, Running>,
     /// Replies that the client fetches.
     exposed: HashMap<ExposureId, Vec<Lease>>,
@@ -66,14 +66,14 @@ pub(super) struct RdmaLine {
     next_read: u64,
 }
 
-/// A call that is with the workers.
+/// A call that the workers have.
 struct Running {
     ticket: Ticket,
     lease: Option<Lease>,
 }
 
 impl RdmaLine {
-    /// `clients`: RPC-over-RDMA connections, this one included.
+    /// `clients` is the number of RPC-over-RDMA connections, including this one.
     pub fn new(
         mut qp: Box<dyn QueuePair>,
         number: u64,
@@ -84,6 +84,7 @@ impl RdmaLine {
     ) -> RdmaLine {
         let config = &now.config.rdma;
         let credits = config.credits_on(&*qp);
+        let reverse_credits = config.reverse_on(&*qp);
         let mut responder = Responder::new(ResponderConfig {
             terms,
             credits: credits.policy(clients),
@@ -92,7 +93,7 @@ impl RdmaLine {
                 exposures_max: config.exposures_max,
                 done_timeout: Duration::from_nanos(config.done_time_max.0),
             },
-            reverse_credits: config.reverse_on(&*qp),
+            reverse_credits,
         });
         let back = Arc::new(WayBack::new(Arc::clone(now.returns.waker())));
         let adapter = match transport {
@@ -109,7 +110,8 @@ impl RdmaLine {
                 reply_bytes_max: terms.inline.send,
                 placement: None,
                 apart: None,
-                back: Some(Arc::clone(&back) as Arc<dyn Back>),
+                // Without a credit nothing would ever leave.
+                back: (reverse_credits > 0).then(|| Arc::clone(&back) as Arc<dyn Back>),
             },
             out: Outbox::new(qp, now.time),
             responder,
@@ -128,13 +130,13 @@ impl RdmaLine {
         self.caller.connection
     }
 
-    /// There are so many clients now.
+    /// Sets the number of clients.
     pub fn share_credits(&mut self, config: &RdmaConfig, clients: usize) {
         let credits = config.credits_on(&*self.out.qp);
         self.responder.set_credits(credits.policy(clients));
     }
 
-    /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
+    /// Serves the messages that are there, up to a batch, with one flush. `at` is this line's place.
     pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
         let mut events = self.out.begin(now);
         while events < now.config.batch && !self.out.dead {
@@ -159,7 +161,7 @@ impl RdmaLine {
         if events > 0 {
             self.out.qp.flush();
         }
-        // Connections that wait for memory given back here have their turn before the engine sleeps.
+        // Connections that wait for memory released here have their turn before the engine sleeps.
         events += u32::from(self.registrar.trim(&mut *self.out.qp, now.time));
         if self.out.dead || self.out.qp.is_closed() || self.is_overdue(now) {
             Turn::Dead
@@ -172,15 +174,16 @@ impl RdmaLine {
         }
     }
 
-    /// Something of this connection is under way whose end will be told.
+    /// Whether something of this connection is under way whose end will be reported.
     fn awaits_event(&self) -> bool {
         !self.running.is_empty() || !self.pulling.is_empty() || self.out.is_leaving()
     }
 
-    /// A message: a call, or what the transport itself has to say.
+    /// Handles a message: a call, or one of the transport itself.
     fn receive(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
         if self.out.qp.message().len() > INLINE_BYTES as usize {
-            // Not every fabric has receives of the length that we said. What is parked is bounded by it.
+            // Not every fabric has receives of the announced length. The limit for parked calls is that of the
+            // receives.
             count(&now.serves.rdma.malformed);
             tracing::debug!(peer = %self.caller.peer, "a message is longer than was agreed");
             self.out.dead = true;
@@ -194,7 +197,7 @@ impl RdmaLine {
             }
             Step::Respond(mut error) => {
                 count(&now.serves.rdma.malformed);
-                // A peer that sends nonsense and takes no answers is not answered for ever.
+                // A peer that sends garbage and takes no answers does not get answers for ever.
                 self.out.dead |= self.out.is_full(now);
                 self.post_receives();
                 self.out.send_message(&mut error);
@@ -209,7 +212,7 @@ impl RdmaLine {
         }
     }
 
-    /// A call. One that is here as a whole is served from where it lies, if there is room.
+    /// Handles a call. A complete one is served from where it lies, if there is room.
     fn arrive(&mut self, incoming: IncomingCall, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
         count(&now.serves.rdma.calls);
         let IncomingCall { assembly, ticket } = incoming;
@@ -233,7 +236,7 @@ impl RdmaLine {
         }
     }
 
-    /// What is pinned, waits, or is with the workers is bounded: beyond that, calls wait.
+    /// Whether pinned frames, waiting answers or the workers' calls have reached their limit, so that calls wait.
     fn has_room(&self, now: &Now<'_>) -> bool {
         !now.draining
             && self.out.has_room(now)
@@ -278,7 +281,7 @@ impl RdmaLine {
         }
     }
 
-    /// All the data of a call is here, or will never be.
+    /// All data of a call is here, or will never come.
     fn pull_over(&mut self, which: usize, at: usize, now: &Now<'_>) {
         let Some(pulling) = self.pulling.remove(which) else {
             return;
@@ -286,7 +289,7 @@ impl RdmaLine {
         let failed = pulling.has_failed();
         let (ticket, message, lease) = pulling.into_parts();
         let contents = lease.contents();
-        // Of another xid than its header is no header at all (RFC 8166, section 4.5.2).
+        // A call whose xid differs from that of its header has no valid header (RFC 8166, section 4.5.2).
         if failed || message.xid(&contents) != Some(ticket.xid()) {
             drop(contents);
             self.registrar.release(&mut *self.out.qp, lease, now.time);
@@ -299,8 +302,8 @@ impl RdmaLine {
             return self.responder.dropped(ticket);
         }
         self.prepare(&ticket);
-        // A worker puts the message together: it may be long, and calls that bring data may block anyway. The lease is
-        // given back when that call is through.
+        // A worker assembles the message, because it may be long, and calls with data may block anyway. The lease is
+        // returned when the call has ended.
         let mut caller = self.caller.clone();
         let calls = Arc::clone(&now.serves.calls);
         let syncs = calls.may_sync(message.without_data());
@@ -313,7 +316,7 @@ impl RdmaLine {
         self.defer((job, syncs), ticket, Some(lease), at, now);
     }
 
-    /// Tells the procedures how long this call's reply may be, and whether its data have a place.
+    /// Tells the procedures how long this call's reply may be, and whether its data may be placed.
     fn prepare(&mut self, ticket: &Ticket) {
         if self.responder.terms().read_read {
             self.caller.placement = Some(u32::MAX);
@@ -324,7 +327,7 @@ impl RdmaLine {
         }
     }
 
-    /// Hands a call to the workers, which are told whether it may wait for stable storage.
+    /// Passes a call to the workers. They are told whether it may wait for stable storage.
     fn defer(
         &mut self,
         (job, syncs): (Job, bool),
@@ -344,7 +347,7 @@ impl RdmaLine {
         now.defer(job, place, syncs);
     }
 
-    /// What a procedure made of a call, and whether it may sync if that is for the workers.
+    /// The result of a procedure, and whether it may sync if the workers get it.
     fn served(
         &mut self,
         (outcome, syncs): (Outcome, bool),
@@ -367,7 +370,7 @@ impl RdmaLine {
         if let Some(lease) = lease {
             self.registrar.release(&mut *self.out.qp, lease, now.time);
         }
-        // A reply is lost: the client is told by the end of its connection (RFC 8166, section 4.5.4).
+        // A reply is lost, so the connection must end (RFC 8166, section 4.5.4).
         self.out.dead |= !returned.served;
         self.answer(returned.outcome, ticket, &mut returned.reply, now);
         self.post_receives();
@@ -417,7 +420,7 @@ impl RdmaLine {
         self.out.send(answer, now);
     }
 
-    /// The call cannot be served: what it brought cannot be read.
+    /// The call cannot be served, because its data cannot be read.
     fn refuse(&mut self, ticket: Ticket, now: &Now<'_>) {
         let mut message = Vec::new();
         self.responder.refuse(ticket, &mut message);
@@ -425,7 +428,7 @@ impl RdmaLine {
         self.out.send(QueuedReply::of(message), now);
     }
 
-    /// Answers in the Read-Read design: what does not fit inline is copied to where the client fetches it.
+    /// Answers in the Read-Read design: what does not fit inline is copied to memory where the client fetches it.
     fn expose(
         &mut self,
         ticket: Ticket,
@@ -468,7 +471,7 @@ impl RdmaLine {
         answer
     }
 
-    /// The client has fetched a reply, or has had its time for it.
+    /// The client has fetched a reply, or its time is over.
     fn conceal(&mut self, id: ExposureId, now: &Now<'_>) {
         for lease in self.exposed.remove(&id).unwrap_or_default() {
             self.registrar.release(&mut *self.out.qp, lease, now.time);
@@ -482,7 +485,7 @@ impl RdmaLine {
         }
     }
 
-    /// Keeps the promise that the credits are.
+    /// Posts the receives that the credits promise.
     fn post_receives(&mut self) {
         let due = self.responder.receives_due();
         if due > 0 {

@@ -11,9 +11,9 @@ use crate::calls::{Job, Outcome};
 /// Where a call came from.
 #[derive(Clone, Copy)]
 pub(super) struct CallOrigin {
-    /// Place of the connection that asked.
+    /// The place of the connection.
     pub line: usize,
-    /// Its number, for the place may have a new tenant.
+    /// The number of the connection, because the place may have been reused.
     pub number: u64,
     /// The connection's own name for the call.
     pub call: u64,
@@ -22,18 +22,18 @@ pub(super) struct CallOrigin {
 /// A call that a worker has served.
 pub(super) struct Returned {
     pub place: CallOrigin,
-    /// What shall be done; never `Deferred`.
+    /// What to do. Never `Deferred`.
     pub outcome: Outcome,
-    /// That is what the work came to; otherwise nobody has done it, or it came to grief.
+    /// Whether that is the result of the work. Otherwise nobody did it, or it panicked.
     pub served: bool,
     /// The reply.
     pub reply: Vec<u8>,
 }
 
-/// Queue of what the workers have finished.
+/// The queue of the workers' results.
 pub(super) struct Returns {
     queue: Mutex<VecDeque<Returned>>,
-    /// The queue has something: spares the engine the lock in every round.
+    /// Whether the queue has something. This saves the engine the lock in every round.
     there: AtomicBool,
     wake: Arc<WakeSet>,
 }
@@ -74,8 +74,8 @@ impl Returns {
         self.wake.wake();
     }
 
-    /// The job as a task for the workers. Whatever becomes of the task (it panics, it is never run), something comes
-    /// back, so that no connection waits for ever.
+    /// The job as a task for the workers. Even if the task panics or never runs, something comes back, so that no
+    /// connection waits for ever.
     pub fn task(self: &Arc<Self>, job: Job, place: CallOrigin) -> Box<dyn FnOnce() + Send> {
         let mut ticket = Ticket {
             returns: Arc::clone(self),

@@ -1,4 +1,4 @@
-//! A connection that carries calls: one message a call, one a reply.
+//! A connection that carries calls, with one message for each call and each reply.
 
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Completion, QueuePair};
@@ -8,20 +8,20 @@ use super::returns::{CallOrigin, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, Outcome, Transport};
 
-/// Bytes of a reply that are left to what is not data: attributes, and the most references that come with data.
+/// Bytes of a reply that are reserved for what is not data: attributes, and the most references that come with data.
 const BESIDE_DATA: u32 = 2048;
 
-/// A connection that carries calls, and what is under way on it.
+/// A connection that carries calls, and its calls under way.
 pub(super) struct RpcLine {
     out: Outbox,
     caller: Caller,
-    /// Calls that are with the workers.
+    /// Number of calls that the workers have.
     deferred: usize,
-    /// Receives that were used and not posted again.
+    /// Number of receives that were used and not posted again.
     owed: u32,
-    /// Takes no message until something under way has ended.
+    /// Whether it accepts no message until something under way has ended.
     gated: bool,
-    /// Nothing but a message of the peer's gives it something to do.
+    /// Whether only a message of the peer can give it something to do.
     resting: bool,
 }
 
@@ -33,7 +33,7 @@ impl RpcLine {
             connection: number,
             transport,
             reply_bytes_max,
-            // Its place is in the reply: what is in frames is gathered from there when that is sent.
+            // The data belongs into the reply. What is in frames is gathered from there when the reply is sent.
             placement: Some(reply_bytes_max.saturating_sub(BESIDE_DATA)),
             apart: None,
             back: None,
@@ -52,13 +52,13 @@ impl RpcLine {
         self.caller.connection
     }
 
-    /// Whether a turn would come to nothing, as far as a cheap look tells.
+    /// Whether a cheap check finds nothing for its turn.
     #[inline]
     pub fn rests(&mut self) -> bool {
         self.resting && self.out.qp.is_quiet()
     }
 
-    /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
+    /// Serves the messages that are there, up to a batch, with one flush. `at` is this line's place.
     pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
         let mut events = self.out.begin(now);
         self.repay(now);
@@ -94,7 +94,7 @@ impl RpcLine {
         }
     }
 
-    /// What waits, is pinned, or is with the workers is bounded: beyond that, calls stay with the peer.
+    /// Pinned frames, waiting answers and the workers' calls are bounded. Beyond that, calls stay with the peer.
     fn has_room(&self, now: &Now<'_>) -> bool {
         !now.draining
             && self.out.has_room(now)
@@ -143,8 +143,8 @@ impl RpcLine {
         }
     }
 
-    /// Posts again the receives that were used, as long as the peer takes its answers. A turn begins with all of them, or
-    /// takes no message.
+    /// Posts used receives again, as long as the peer takes its answers. A turn begins with all of them, or takes no
+    /// message.
     fn repay(&mut self, now: &Now<'_>) {
         if self.owed > 0 && self.has_room(now) {
             self.out.qp.post_receives(std::mem::take(&mut self.owed));
@@ -155,12 +155,12 @@ impl RpcLine {
         self.out.is_leaving()
     }
 
-    /// Asks to be woken, unless by what it would not take.
+    /// Asks to be woken, except by messages that it would not accept.
     pub fn arm(&mut self) -> bool {
         self.gated || self.out.qp.arm()
     }
 
-    /// Whether its end would lose nothing.
+    /// Whether the end of the connection would lose nothing.
     pub fn is_drained(&mut self) -> bool {
         self.deferred == 0 && self.out.is_drained()
     }

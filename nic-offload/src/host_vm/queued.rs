@@ -1,4 +1,4 @@
-//! The host VM behind a queue: the NIC posts descriptors, a thread of the host CPU answers them.
+//! The host's VM module behind a queue: the NIC posts descriptors, and a thread of the host answers them.
 
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ impl Queue {
         self.doorbell.notify_one();
     }
 
-    /// The next descriptor; `None` once stopped and empty.
+    /// The next descriptor, or `None` when stopped and empty.
     fn next(&self) -> Option<Descriptor> {
         let mut state = self.state.lock();
         loop {
@@ -87,11 +87,12 @@ impl Queue {
     }
 }
 
-/// Any [`HostVm`], reached through a queue and a thread. One call of each NIC engine is waited for at a time, so the
-/// queue is short: answers bound `fault` and `lock`, and what needs no answer follows one that did.
+/// Any [`HostVm`], reached through a queue and a thread. Each NIC engine waits for one call at a time, so the queue is
+/// short: waiting bounds the number of `fault` and `lock` calls, and each call without an answer follows one that had
+/// one.
 pub struct QueuedVm {
     queue: Arc<Queue>,
-    /// For what needs nothing of the host's.
+    /// For calls that need nothing of the host.
     vm: Arc<dyn HostVm>,
     host: Option<JoinHandle<()>>,
 }

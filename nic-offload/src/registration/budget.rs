@@ -1,4 +1,4 @@
-//! Bytes that may be in use, and the connections that wait for some.
+//! The bytes that may be in use, and the connections that wait for some.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 pub struct Budget {
     used: AtomicUsize,
     max: usize,
-    /// Times that some were given back.
+    /// How often some were returned.
     returns: AtomicU64,
 }
 
@@ -28,17 +28,17 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Another number whenever some were given back.
+    /// A number that changes whenever some are returned.
     pub fn returns(&self) -> u64 {
         self.returns.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for this many more bytes.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.used().saturating_add(bytes) <= self.max
     }
 
-    /// Some of them, if there is room.
+    /// Takes this many bytes, if there is room.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         if self.used.fetch_add(bytes, Ordering::Relaxed) + bytes > self.max {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
@@ -67,18 +67,18 @@ impl Drop for Charge {
 /// What a connection waits for.
 #[derive(Clone, Copy)]
 pub enum Lack {
-    /// Room for so many bytes in the budget of all.
+    /// Room for this many bytes in the budget of all connections.
     Room(usize),
-    /// The system to lock more memory than it does: all that is idle may have to go.
+    /// More memory that the system lets the process lock. Perhaps everything idle must go.
     Memory,
 }
 
-/// Connections that wait for memory of the others', in the order of their coming: a later one waits behind them, so
-/// that each has its turn. One thread uses it.
+/// Connections that wait for memory of others, in the order in which they came: a later one waits behind them, so that
+/// each has its turn. One thread uses it.
 #[derive(Default)]
 pub struct Queue {
     waiting: Mutex<VecDeque<(u64, Lack)>>,
-    /// How many they are.
+    /// Number of waiting connections.
     length: AtomicUsize,
     numbers: AtomicU64,
 }
@@ -104,7 +104,7 @@ impl QueuePosition {
         }
     }
 
-    /// Nobody else comes first.
+    /// Whether nobody else comes first.
     pub fn is_first(&self) -> bool {
         self.first().is_none_or(|(number, _)| number == self.number)
     }
@@ -115,7 +115,7 @@ impl QueuePosition {
         (number != self.number).then_some(lack)
     }
 
-    /// Waits for this, behind those that wait already.
+    /// Waits for this, behind those that already wait.
     pub fn wait(&self, lack: Lack) {
         let mut waiting = self.queue.waiting.lock();
         match waiting
@@ -128,7 +128,7 @@ impl QueuePosition {
         self.queue.length.store(waiting.len(), Ordering::Relaxed);
     }
 
-    /// Waits no longer.
+    /// Stops waiting.
     pub fn leave(&self) {
         if self.first().is_some() {
             let mut waiting = self.queue.waiting.lock();

@@ -11,15 +11,15 @@ use odafs_fabric::{Local, Remote, Sink};
 use super::Frames;
 use super::budget::Charge;
 
-/// A registered region and what it is charged for.
+/// A registered region, and the account that it counts against.
 pub(super) struct Buffer {
     pub region: Arc<Region>,
-    /// Since when nobody uses it.
+    /// Since when nobody has used it.
     pub idle_since: Nanos,
     pub charges: Arc<[Charge; 2]>,
 }
 
-/// Frames, given back when their last user is gone.
+/// Frames, which are returned when their last user is gone.
 pub(super) struct FrameLease {
     pub frames: Vec<FrameNumber>,
     pub supply: Arc<dyn Frames>,
@@ -35,7 +35,7 @@ impl Drop for FrameLease {
     }
 }
 
-/// Memory in use for a call. To be given back to the [`Registrar`](super::Registrar) that leased it.
+/// Memory in use for a call. Return it to the [`Registrar`](super::Registrar) that leased it.
 pub struct Lease {
     pub(super) memory: LeasedMemory,
     pub(super) length: usize,
@@ -49,7 +49,7 @@ pub(super) enum LeasedMemory {
 /// The tag of a lease.
 #[derive(Clone, Copy)]
 pub(super) enum Name {
-    /// The region's own, and the peer has no right to it.
+    /// The region's own, to which the peer has no right.
     Local,
     /// The region's own.
     Own(Remote),
@@ -57,8 +57,8 @@ pub(super) enum Name {
     Bound(Remote),
 }
 
-/// The bytes of a [`Lease`], for whoever copies them: nothing else is read into their memory for as long. The peer may
-/// reach it all the same, where the fabric gives it memory to share.
+/// The bytes of a [`Lease`], for whoever copies them. While this exists, nothing else is read into their memory. But
+/// the peer may reach it, if the fabric shares memory with it.
 #[derive(Clone)]
 pub struct Contents(Held);
 
@@ -66,14 +66,14 @@ pub struct Contents(Held);
 enum Held {
     Region {
         region: Arc<Region>,
-        /// A connection may end before those who look at its memory do: it is charged for until then.
+        /// A connection may end before the readers of its memory do. The memory counts against it until then.
         _charges: Option<Arc<[Charge; 2]>>,
     },
     Frames(Arc<FrameLease>),
 }
 
 impl Contents {
-    /// A range of them, where it lies. `None`: it is beyond the lease.
+    /// The place of a range of them. `None` if it exceeds the lease.
     pub fn gather(&self, range: &Range<usize>) -> Option<Gather<'_>> {
         let mut gather = Gather::new();
         match &self.0 {
@@ -84,7 +84,7 @@ impl Contents {
         }
     }
 
-    /// Copies from `offset` on. `false` (and nothing useful done) if the range is beyond the lease.
+    /// Copies from `offset` on. Returns `false` if the range exceeds the lease.
     #[must_use]
     pub fn load(&self, offset: usize, into: &mut [u8]) -> bool {
         let gather = self.gather(&(offset..offset.saturating_add(into.len())));
@@ -138,12 +138,12 @@ impl Lease {
         }
     }
 
-    /// How many bytes were asked for.
+    /// Length that was asked for, in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -170,7 +170,7 @@ impl Lease {
         })
     }
 
-    /// Copies into it. `false` if the range is beyond it.
+    /// Copies into it. Returns `false` if the range exceeds it.
     #[must_use]
     pub fn store(&self, offset: usize, from: &[u8]) -> bool {
         match &self.memory {

@@ -1,4 +1,4 @@
-//! Who gets memory for the calls of one connection.
+//! Provides memory for the calls of one connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,28 +13,28 @@ use super::{Adapter, Costs, RegistrationConfig, Strategy, Supply, count, timed};
 
 /// The smallest buffer.
 const BUFFER_BYTES_MIN: usize = 4096;
-/// A buffer that nobody used for so long is given back.
+/// A buffer that nobody has used for this long is returned.
 const IDLE_MAX: Nanos = Nanos::from_secs(2);
 
-/// A tag is to have ended so long after its last use.
+/// A tag must have ended this long after its last use.
 const STUCK_MAX: Nanos = Nanos::from_secs(10);
 
 /// Why there is no memory for a call.
 #[derive(Debug)]
 pub enum NoLease {
-    /// There may be some later: it is in use.
+    /// There may be some later. It is in use.
     Later,
     /// None is in use, and still there is not enough.
     Never(io::Error),
 }
 
-/// What is short.
+/// What there is too little of.
 enum Shortage {
     /// Room for this connection.
     Own,
     /// Room for all connections.
     Room,
-    /// Memory that the system locks. What it said, if it was asked.
+    /// Memory that the system lets the process lock, with the system's error if it was asked.
     Memory(Option<io::Error>),
 }
 
@@ -42,16 +42,16 @@ enum Shortage {
 pub struct Registrar {
     config: RegistrationConfig,
     adapter: Adapter,
-    /// There are no tags for ranges: what the peer may reach is registered for each use.
+    /// Ranges cannot have tags, so memory that the peer may reach is registered for each use.
     never_binds: bool,
     supply: Supply,
     budget: Arc<Budget>,
     place: QueuePosition,
-    /// The system refused, as of so many [returns](Budget::returns): it is not asked again before another.
+    /// The system refused at this count of [returns](Budget::returns), and is not asked again before another one.
     refused_at: Option<u64>,
-    /// Buffers that are kept for the next call; the longest unused in front.
+    /// Buffers that are kept for the next call. The longest unused one is first.
     idle: VecDeque<Buffer>,
-    /// Tags that are of no use, but good until they are flushed, and their buffers.
+    /// Tags that are no longer used but valid until they are flushed, and their buffers.
     dirty: Vec<(SteeringTag, Buffer)>,
 }
 
@@ -74,8 +74,8 @@ impl Registrar {
         }
     }
 
-    /// Memory of `length` bytes that the peer has no right to. Who gets none now may [wait](NoLease::Later) for it by asking
-    /// again: others who want some come later then, and give back what they do not use.
+    /// Memory of `length` bytes to which the peer has no right. A caller that gets none may [wait](NoLease::Later) by
+    /// asking again. Callers that come later then wait behind it, and return what they do not use.
     pub fn lease(&mut self, qp: &mut dyn QueuePair, length: usize) -> Result<Lease, NoLease> {
         let wanted = Lack::Room(self.bytes_of(length));
         if !self.place.is_first() {
@@ -100,7 +100,7 @@ impl Registrar {
         }
         match (shortage, in_use) {
             (Shortage::Memory(Some(error)), 0) => Err(NoLease::Never(error)),
-            // A job has given it back in between.
+            // A job has returned it meanwhile.
             (Shortage::Room, 0) if self.supply.budget.has_room(self.bytes_of(length)) => {
                 Err(NoLease::Later)
             }
@@ -115,8 +115,8 @@ impl Registrar {
         }
     }
 
-    /// Memory of `length` bytes that the peer may read under the lease's tag, which is good for this lease alone. `None`:
-    /// there is none now.
+    /// Memory of `length` bytes that the peer may read under the lease's tag, which is valid for this lease alone.
+    /// `None` if there is none now.
     pub fn expose(&mut self, qp: &mut dyn QueuePair, length: usize) -> Option<Lease> {
         self.try_lease(qp, length, Access::READ).ok()
     }
@@ -133,7 +133,7 @@ impl Registrar {
         access: Access,
     ) -> Result<Lease, Shortage> {
         let physical = self.config.strategy == Strategy::AllPhysical && access == Access::LOCAL;
-        // A small page cache may never have as many frames to spare.
+        // A small page cache may never have this many frames to spare.
         match physical.then(|| self.lease_frames(length)).flatten() {
             Some(lease) => Ok(lease),
             None => self.lease_buffer(qp, length, access),
@@ -159,7 +159,7 @@ impl Registrar {
         })
     }
 
-    /// Bytes of a buffer for so many.
+    /// Size of a buffer for this many bytes.
     fn bytes_of(&self, length: usize) -> usize {
         match self.config.strategy {
             Strategy::PerOperation => length.max(1),
@@ -184,7 +184,7 @@ impl Registrar {
             Some(buffer) => buffer,
             None => self.make_room_for(qp, bytes, Access::LOCAL)?,
         };
-        // What the peer may reach has a tag of its own, and what is pooled always has, where tags are but numbers.
+        // Memory that the peer may reach has its own tag. Pooled memory always does where tags are mere numbers.
         let numbers = self.adapter == Adapter::Soft && !self.never_binds;
         let bare = strategy != Strategy::Pooled || !numbers;
         if access == Access::LOCAL && bare {
@@ -228,7 +228,7 @@ impl Registrar {
         self.idle.remove(at)
     }
 
-    /// A buffer, after others of this connection have been given back if that is what it takes.
+    /// A buffer. If necessary, others of this connection are returned first.
     fn make_room_for(
         &mut self,
         qp: &mut dyn QueuePair,
@@ -288,7 +288,7 @@ impl Registrar {
         timed(&self.supply.counters.invalidating_ns, || {
             qp.invalidate(buffer.region.tag());
             self.config.costs.charge(1, 0);
-            // A device lets go of the memory here.
+            // A device releases the memory here.
             drop(buffer);
         });
     }
@@ -319,7 +319,7 @@ impl Registrar {
         }
     }
 
-    /// Invalidates the tags that are of no use, but for those that would have to be waited for.
+    /// Invalidates unused tags, except those that would have to be waited for.
     pub(super) fn flush(&mut self, qp: &mut dyn QueuePair) {
         if self.dirty.is_empty() {
             return;
@@ -339,8 +339,8 @@ impl Registrar {
         });
     }
 
-    /// Gives back what another connection waits for, and what nobody has used for a while. Whether that made room for
-    /// another.
+    /// Returns memory that another connection waits for, and memory that nobody has used for a while. Returns whether
+    /// that made room for another.
     pub fn trim(&mut self, qp: &mut dyn QueuePair, now: Nanos) -> bool {
         let mut made_room = false;
         while let Some(lack) = self.place.others_lack()
@@ -359,7 +359,7 @@ impl Registrar {
         made_room
     }
 
-    /// Gives the longest unused buffer back. False: there is none.
+    /// Returns the longest unused buffer. False if there is none.
     fn give_one_back(&mut self, qp: &mut dyn QueuePair) -> bool {
         if self.idle.is_empty() {
             self.flush(qp);
@@ -376,13 +376,13 @@ impl Registrar {
         while self.give_one_back(qp) {}
     }
 
-    /// A tag that is of no use has not ended for long: what was sent before it was bound does not leave.
+    /// Whether an unused tag has not ended for long, because what was sent before it was bound does not leave.
     pub fn is_stuck(&self, now: Nanos) -> bool {
         let first = self.dirty.first();
         first.is_some_and(|(_, buffer)| now.since(buffer.idle_since) > STUCK_MAX)
     }
 
-    /// There is something that [`Registrar::trim`] will give back some time.
+    /// Whether [`Registrar::trim`] will have something to return at some time.
     pub fn keeps_memory(&self) -> bool {
         !self.idle.is_empty() || !self.dirty.is_empty()
     }

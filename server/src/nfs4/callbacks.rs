@@ -86,6 +86,9 @@ impl Callbacks {
         let gone = way.send(message(xid, send, export));
         if gone {
             self.sent += 1;
+            // A session has one under way at a time: an answer to an earlier one, which was given up, tells nothing of this.
+            self.under_way
+                .retain(|_, given_up| given_up.session != send.session);
             let under_way = UnderWay {
                 connection: send.connection,
                 session: send.session,
@@ -175,14 +178,15 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
     };
     match results.next_as::<CallbackResult<'_>>() {
         Some(Ok(CallbackResult::Sequence(Ok(_)))) => match results.next_as() {
+            Some(Ok(CallbackResult::Recall(Err(Status::Delay)))) => Called::NotYet,
             // Perhaps the delegation is on its way still.
-            Some(Ok(CallbackResult::Recall(Err(
-                Status::Delay | Status::BadHandle | Status::BadStateId,
-            )))) => Called::NotYet,
+            Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
+                Called::Unknown
+            }
             // What the client makes of the rest is its own business.
             _ => Called::Seen,
         },
-        Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Seen,
+        Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Somehow,
         Some(Ok(CallbackResult::Sequence(Err(Status::Delay)))) => Called::Later,
         _ => Called::Refused,
     }
@@ -213,12 +217,6 @@ impl Messenger {
 }
 
 impl Nfs4 {
-    /// Tells clients and `vfs` what has become of state.
-    pub(super) fn call_back(&self) {
-        self.messenger.end_promises(&mut self.state.lock());
-        self.messenger.call_back();
-    }
-
     /// A reply came over a connection.
     pub(super) fn called(&self, connection: u64, message: &[u8]) {
         let Ok(reply) = rpc::parse_reply(message) else {
@@ -241,6 +239,6 @@ impl Nfs4 {
         let mut state = self.state.lock();
         state.called(&under_way.session, under_way.sequence, called);
         drop(state);
-        self.call_back();
+        self.messenger.call_back();
     }
 }

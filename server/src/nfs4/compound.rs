@@ -23,7 +23,7 @@ use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::promises;
 use crate::vfs::read::{Effort, ReadFailed};
-use crate::vfs::{self, Attributes, Credential, FileType, ObjectId, ids};
+use crate::vfs::{self, Attributes, Credential, ObjectId, ids};
 
 /// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
 const REPLY_OVERHEAD_BYTES: usize = 64;
@@ -76,6 +76,8 @@ pub(super) struct Compound<'a> {
     pub placement: Option<u32>,
     /// Those that do.
     pub placed: Option<Placed>,
+    /// The delegation that the operation under way gives.
+    pub given: Option<StateId>,
     apart: Option<Gather<'a>>,
     current: Place,
     saved: Place,
@@ -110,6 +112,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
         sender: Sender::Named,
         placement: call.caller.placement,
         placed: None,
+        given: None,
         apart: call.apart,
         current: Place::default(),
         saved: Place::default(),
@@ -141,8 +144,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
     let Compound { placed, .. } = compound;
     w.finish(status);
     if call.effort == Effort::MayBlock {
-        server.keep_records();
-        server.call_back();
+        server.settle();
     }
     if let Some(slot) = held.slot.take() {
         let reply = &*results.written(start);
@@ -257,6 +259,7 @@ impl Compound<'_> {
                 return Some(Status::Resource);
             }
             let placed_before = self.placed.is_some();
+            self.given = None;
             last = match self.one(operation, w) {
                 Ok(status) => status,
                 Err(Stop::Blocks) => return None,
@@ -277,6 +280,7 @@ impl Compound<'_> {
                 if !placed_before {
                     self.placed = None;
                 }
+                recalls::take_back(self);
                 last = status;
             }
             if last != Status::Ok {
@@ -560,25 +564,6 @@ impl<'a> Compound<'a> {
             Ok(file) => Ok(file),
             Err(vfs::Status::Inval) => Err(self.not_a_file(self.attributes(object)?.kind).into()),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The status for what takes regular files alone.
-    pub fn not_a_file(&self, kind: FileType) -> Status {
-        match kind {
-            FileType::Directory => Status::IsDir,
-            FileType::Symlink => Status::Symlink,
-            _ if self.minor > 0 => Status::WrongType,
-            _ => Status::Inval,
-        }
-    }
-
-    /// The status for what takes directories alone; `None` for a directory.
-    pub fn not_a_directory(&self, object: ObjectId) -> Option<Status> {
-        match attributes_of(self.export, object).ok()?.kind {
-            FileType::Directory => None,
-            FileType::Symlink => Some(Status::Symlink),
-            _ => Some(Status::NotDir),
         }
     }
 

@@ -124,7 +124,6 @@ pub struct Nfs4 {
     state: Arc<Mutex<State>>,
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
-    records: Mutex<Records>,
     /// Names the server, the same after a restart.
     owner: Vec<u8>,
     lease: Nanos,
@@ -156,7 +155,11 @@ impl Nfs4 {
             export: Arc::clone(&export),
             state: Arc::clone(&state),
             callbacks: Arc::clone(&callbacks),
+            records: Mutex::new(config.records),
         });
+        if state.lock().awaits_delegations() {
+            export.promises().close();
+        }
         let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
         export.promises().keep(Arc::downgrade(&holders));
         Self {
@@ -173,17 +176,17 @@ impl Nfs4 {
             state,
             callbacks,
             messenger,
-            records: Mutex::new(config.records),
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
         }
     }
 
-    /// Brings to stable storage who may reclaim, as far as that has changed.
-    fn keep_records(&self) {
-        let mut records = self.records.lock();
-        let changes = self.state.lock().take_records();
-        records.apply(changes);
+    /// Brings to stable storage who may reclaim, as far as that has changed, and tells `vfs` and clients what has become of
+    /// state. May block.
+    fn settle(&self) {
+        self.messenger.keep_records();
+        self.messenger.end_promises(None);
+        self.messenger.call_back();
     }
 }
 
@@ -252,7 +255,11 @@ impl Program for Nfs4 {
         codes.any(|code| {
             !matches!(
                 code,
-                OpCode::Sequence | OpCode::PutFileHandle | OpCode::PutRootFileHandle
+                OpCode::Sequence
+                    | OpCode::PutFileHandle
+                    | OpCode::PutRootFileHandle
+                    // Changes wait for it, on the threads of what may sync.
+                    | OpCode::DelegationReturn
             ) && !effects::changes_nothing(code)
         })
     }
@@ -271,7 +278,7 @@ impl Program for Nfs4 {
     fn closed(&self, connection: u64) {
         self.callbacks.lock().forget(connection);
         self.state.lock().connection_closed(connection);
-        self.call_back();
+        self.messenger.call_back();
     }
 
     fn tick(&self, now: Nanos) {
@@ -279,8 +286,7 @@ impl Program for Nfs4 {
         state.tick(now);
         state.hear_of_locks();
         drop(state);
-        self.keep_records();
         self.callbacks.lock().tick();
-        self.call_back();
+        self.settle();
     }
 }

@@ -3,7 +3,11 @@
 
 use std::ops::Deref;
 
-use crate::vfs::{HandleBytes, ObjectId};
+use odafs_common::wire::nfs4::Status;
+
+use super::compound::Compound;
+use crate::vfs::attributes::attributes;
+use crate::vfs::{FileType, HandleBytes, ObjectId};
 
 /// What a file handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,27 @@ impl Tree {
 /// The number of the directory so many names below the root of the pseudo file system.
 pub(super) fn fileid(depth: usize) -> u64 {
     depth as u64 + 1
+}
+
+impl Compound<'_> {
+    /// The status for what takes regular files alone.
+    pub fn not_a_file(&self, kind: FileType) -> Status {
+        match kind {
+            FileType::Directory => Status::IsDir,
+            FileType::Symlink => Status::Symlink,
+            _ if self.minor > 0 => Status::WrongType,
+            _ => Status::Inval,
+        }
+    }
+
+    /// The status for what takes directories alone; `None` for a directory.
+    pub fn not_a_directory(&self, object: ObjectId) -> Option<Status> {
+        match attributes(self.export, object).ok()?.kind {
+            FileType::Directory => None,
+            FileType::Symlink => Some(Status::Symlink),
+            _ => Some(Status::NotDir),
+        }
+    }
 }
 
 #[cfg(test)]

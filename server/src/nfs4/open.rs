@@ -2,9 +2,9 @@
 //! and 18.18).
 
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Name, OpenArgs,
-    OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet, StateId,
-    Status, open_result, share_access, share_deny,
+    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, DelegationType, Name,
+    OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet,
+    StateId, Status, open_result, share_access, share_deny,
 };
 
 use super::attributes::{exclusive, to_set};
@@ -51,13 +51,17 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         | share_access::PUSH_WHEN_UNCONTENDED;
     let access = arguments.share_access & share_access::BOTH;
     let unknown = if c.minor > 0 { wish & !allowed } else { wish };
-    if access == 0 || unknown != 0 || arguments.share_deny & !share_deny::BOTH != 0 {
+    let wants = wish & share_access::WANT_MASK <= share_access::WANT_CANCEL;
+    if access == 0 || unknown != 0 || !wants || arguments.share_deny & !share_deny::BOTH != 0 {
         return Err(Status::Inval.into());
     }
     let reclaim = matches!(arguments.claim, Claim::Previous(_));
     // Before a file is made for who may not open it.
     let mut machine = c.server.state.lock();
     machine.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
+    if matches!(arguments.claim, Claim::Previous(before) if before != DelegationType::None) {
+        machine.may_reclaim_delegation(c.sender)?;
+    }
     drop(machine);
     let (found, claimed) = claim(c, arguments, access)?;
     if !found.made {

@@ -9,6 +9,7 @@ use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
+use super::records::Records;
 use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
@@ -21,24 +22,56 @@ pub(super) struct Messenger {
     pub export: Arc<Export>,
     pub state: Arc<Mutex<State>>,
     pub callbacks: Arc<Mutex<Callbacks>>,
+    pub records: Mutex<Records>,
 }
 
 impl Messenger {
-    /// Tells `vfs` which files are delegated no more. The lock is held meanwhile, so that none of them is delegated anew.
-    pub fn end_promises(&self, state: &mut MutexGuard<'_, State>) {
+    /// Brings to stable storage who may reclaim, as far as that has changed.
+    pub fn keep_records(&self) {
+        let mut records = self.records.lock();
+        let changes = self.state.lock().take_records();
+        records.apply(changes);
+    }
+
+    /// Tells `vfs` which files are delegated no more, `also` perhaps, and whether files may be changed after a restart. Before that
+    /// stable storage says that nobody may reclaim what was taken from him: else a change that begins now would be missed by
+    /// who reclaims after a restart. May block.
+    pub fn end_promises(&self, also: Option<ObjectId>) {
+        let promises = self.export.promises();
+        let state = self.state.lock();
+        let also = also.filter(|object| !state.is_delegated(*object));
+        let opens = promises.is_closed() && !state.awaits_delegations();
+        if also.is_none() && !opens && !state.has_undelegated() {
+            return;
+        }
+        drop(state);
+        let mut records = self.records.lock();
+        let mut state = loop {
+            let mut state = self.state.lock();
+            if !state.has_records() {
+                break state;
+            }
+            let changes = state.take_records();
+            drop(state);
+            records.apply(changes);
+        };
+        // The lock is held meanwhile, so that none of them is delegated anew.
         for file in state.take_undelegated() {
-            self.export.promises().end(file);
+            promises.end(file);
+        }
+        if let Some(object) = also.filter(|object| !state.is_delegated(*object)) {
+            promises.end(object);
+        }
+        if !state.awaits_delegations() {
+            promises.open();
         }
     }
 
     fn recall(&self, object: ObjectId, by: Option<u64>) -> bool {
         let mut state = self.state.lock();
         let free = state.recall_for(clock::now(), object, by);
-        self.end_promises(&mut state);
-        if !state.is_delegated(object) {
-            self.export.promises().end(object);
-        }
         drop(state);
+        self.end_promises(Some(object));
         self.call_back();
         free
     }
@@ -71,7 +104,8 @@ pub(super) fn give_back(c: &Compound<'_>, state: StateId) -> Done<()> {
     let state = c.state(state)?;
     let mut machine = c.server.state.lock();
     machine.delegation_return(c.sender, &state, file)?;
-    c.server.messenger.end_promises(&mut machine);
+    drop(machine);
+    c.server.messenger.end_promises(None);
     Ok(())
 }
 
@@ -87,7 +121,7 @@ pub(super) enum Claimed {
 
 /// What OPEN gives of a file that it has opened. `wish` are the bits of the client's wish.
 pub(super) fn delegation<'a>(
-    c: &Compound<'_>,
+    c: &mut Compound<'_>,
     wanted: &Wanted,
     wish: u32,
     claimed: &Claimed,
@@ -104,10 +138,24 @@ pub(super) fn delegation<'a>(
             kind(wanted.access, wish).and_then(|kind| delegate(c, wanted, kind))
         }
     };
+    if let Ok(given) = &why {
+        c.given = match given {
+            Delegation::Read(read) => Some(read.state),
+            Delegation::Write(write) => Some(write.state),
+            Delegation::None | Delegation::NoneBecause(_) => None,
+        };
+    }
     match why {
         Ok(delegation) => delegation,
         Err(_) if wish == share_access::WANT_NO_PREFERENCE => Delegation::None,
         Err(why) => Delegation::NoneBecause(why),
+    }
+}
+
+/// The client does not hear what the operation under way has given it.
+pub(super) fn take_back(c: &mut Compound<'_>) {
+    if let Some(given) = c.given.take() {
+        c.server.state.lock().take_back_delegation(&given);
     }
 }
 

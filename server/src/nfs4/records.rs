@@ -1,74 +1,96 @@
 //! Who may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1): a file in the state directory with one
-//! line for each client that holds state, its identity in hexadecimal digits.
+//! line for each client that holds state, its identity in hexadecimal digits. A client whose delegations can be reclaimed too has
+//! a space and a `d` behind that.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 
-use super::state::Record;
+use super::state::{Reclaiming, Record};
 
 /// What brings the whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
 
 /// The clients that may reclaim.
 pub struct Records {
-    reclaiming: Vec<Vec<u8>>,
-    clients: BTreeSet<Vec<u8>>,
+    reclaiming: Vec<Reclaiming>,
+    /// And whether they may reclaim delegations.
+    clients: BTreeMap<Vec<u8>, bool>,
     keep: Option<Keep>,
+    /// Stable storage does not say so yet.
+    changed: bool,
 }
 
 /// The most clients that are read back. A longer file is none of ours.
 const CLIENTS_MAX: usize = 1 << 16;
+/// What stands behind a client that may reclaim delegations.
+const DELEGATIONS: &str = " d";
 
 impl Records {
     /// Of a server that forgets all with its end: nobody may reclaim.
     pub fn none() -> Self {
         Self {
             reclaiming: Vec::new(),
-            clients: BTreeSet::new(),
+            clients: BTreeMap::new(),
             keep: None,
+            changed: false,
         }
     }
 
     /// From the text that an earlier server kept, if any. `keep` brings a later one to stable storage.
     pub fn read(text: &str, keep: impl FnMut(&str) -> io::Result<()> + Send + 'static) -> Self {
-        let identities = text.lines().take(CLIENTS_MAX).filter_map(bytes);
-        let clients: BTreeSet<Vec<u8>> = identities.collect();
+        let lines = text.lines().take(CLIENTS_MAX);
+        let clients = lines.filter_map(|line| match line.strip_suffix(DELEGATIONS) {
+            Some(digits) => Some((bytes(digits)?, true)),
+            None => Some((bytes(line)?, false)),
+        });
+        let clients: BTreeMap<Vec<u8>, bool> = clients.collect();
+        let reclaiming = clients.iter().map(|(identity, delegations)| Reclaiming {
+            identity: identity.clone(),
+            delegations: *delegations,
+        });
         Self {
-            reclaiming: clients.iter().cloned().collect(),
+            reclaiming: reclaiming.collect(),
             clients,
             keep: Some(Box::new(keep)),
+            changed: false,
         }
     }
 
     /// Who may reclaim; told once.
-    pub(super) fn take_reclaiming(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn take_reclaiming(&mut self) -> Vec<Reclaiming> {
         std::mem::take(&mut self.reclaiming)
     }
 
-    /// Keeps changes. A failure is logged: the clients concerned lose their state with the next restart.
+    /// Keeps changes. A failure is logged, and what could not be kept is tried again with the next call.
     pub(super) fn apply(&mut self, changes: Vec<Record>) {
-        let mut changed = false;
         for change in changes {
-            changed |= match change {
-                Record::Keep(identity) => self.clients.insert(identity),
-                Record::Forget(identity) => self.clients.remove(&identity),
+            self.changed |= match change {
+                Record::Keep(Reclaiming {
+                    identity,
+                    delegations,
+                }) => self.clients.insert(identity, delegations) != Some(delegations),
+                Record::Forget(identity) => self.clients.remove(&identity).is_some(),
             };
         }
-        let Some(keep) = self.keep.as_mut().filter(|_| changed) else {
+        let Some(keep) = self.keep.as_mut().filter(|_| self.changed) else {
             return;
         };
         let mut text = String::new();
-        for client in &self.clients {
+        for (client, delegations) in &self.clients {
             for byte in client {
                 text.push_str(&format!("{byte:02x}"));
             }
+            if *delegations {
+                text.push_str(DELEGATIONS);
+            }
             text.push('\n');
         }
-        if let Err(error) = keep(&text) {
-            tracing::warn!(
+        match keep(&text) {
+            Ok(()) => self.changed = false,
+            Err(error) => tracing::warn!(
                 %error,
                 "cannot keep which NFSv4 clients hold state: they lose it if the server restarts"
-            );
+            ),
         }
     }
 }
@@ -92,6 +114,13 @@ mod tests {
 
     use super::*;
 
+    fn reclaiming(identity: &[u8], delegations: bool) -> Reclaiming {
+        Reclaiming {
+            identity: identity.to_vec(),
+            delegations,
+        }
+    }
+
     #[test]
     fn what_is_kept_is_read_back() {
         let kept = Arc::new(Mutex::new(String::new()));
@@ -101,20 +130,50 @@ mod tests {
             Ok(())
         });
         records.apply(vec![
-            Record::Keep(b"one\n".to_vec()),
-            Record::Keep(vec![0, 255]),
+            Record::Keep(reclaiming(b"one\n", false)),
+            Record::Keep(reclaiming(&[0, 255], false)),
+            Record::Keep(reclaiming(&[8], false)),
+            Record::Keep(reclaiming(&[8], true)),
             Record::Forget(b"none".to_vec()),
         ]);
-        records.apply(vec![Record::Forget(vec![0, 255]), Record::Keep(vec![7])]);
+        records.apply(vec![
+            Record::Forget(vec![0, 255]),
+            Record::Keep(reclaiming(&[7], false)),
+        ]);
         let text = kept.lock().unwrap().clone();
         let mut again = Records::read(&text, |_| Ok(()));
-        assert_eq!(again.take_reclaiming(), [vec![7], b"one\n".to_vec()]);
+        let all = [
+            reclaiming(&[7], false),
+            reclaiming(&[8], true),
+            reclaiming(b"one\n", false),
+        ];
+        assert_eq!(again.take_reclaiming(), all);
         assert!(again.take_reclaiming().is_empty());
     }
 
     #[test]
     fn lines_that_are_none_are_passed_over() {
-        let mut records = Records::read("zz\n\n0\n+1\n0a\n", |_| Ok(()));
-        assert_eq!(records.take_reclaiming(), [vec![10]]);
+        let text = "zz\n\n0\n+1\n0a\n d\n0b e\n0c d d\n";
+        let mut records = Records::read(text, |_| Ok(()));
+        assert_eq!(records.take_reclaiming(), [reclaiming(&[10], false)]);
+    }
+
+    #[test]
+    fn what_could_not_be_kept_is_tried_again() {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&kept);
+        let mut records = Records::read("", move |text| {
+            let mut kept = to.lock().unwrap();
+            kept.push(text.to_owned());
+            match kept.len() {
+                1 => Err(io::Error::other("full")),
+                _ => Ok(()),
+            }
+        });
+        records.apply(vec![Record::Keep(reclaiming(&[10], false))]);
+        for _ in 0..2 {
+            records.apply(Vec::new());
+        }
+        assert_eq!(*kept.lock().unwrap(), ["0a\n", "0a\n"]);
     }
 }

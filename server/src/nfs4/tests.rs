@@ -7,6 +7,7 @@ mod hostile;
 mod legacy;
 mod locks;
 mod names;
+mod restarts;
 mod slots;
 mod space;
 
@@ -82,10 +83,14 @@ impl Room {
     }
 
     fn of(config: ExportConfig, records: Records) -> Self {
+        Self::lasting(config, records, LEASE)
+    }
+
+    fn lasting(config: ExportConfig, records: Records, lease: Nanos) -> Self {
         let world = World::with(256, config);
         let config = Config {
             minors: MinorVersions::ALL,
-            lease: LEASE,
+            lease,
             boot: 7,
             records,
         };
@@ -164,6 +169,20 @@ impl<'r> Client<'r> {
 
     /// The same over any connection, with flags of CREATE_SESSION.
     fn over(room: &'r Room, name: &[u8], caller: Caller, flags: u32) -> Self {
+        let client = Self::reclaiming(room, name, caller, flags);
+        client.completes();
+        client
+    }
+
+    fn completes(&self) {
+        let complete = Operation::ReclaimComplete(ReclaimCompleteArgs {
+            one_file_system: false,
+        });
+        assert_eq!(self.does(&[complete]).status(), Status::Ok);
+    }
+
+    /// The same, but that it may have something to reclaim.
+    fn reclaiming(room: &'r Room, name: &[u8], caller: Caller, flags: u32) -> Self {
         let mut client = Self {
             caller,
             ..Self::unknown(room, 0)
@@ -196,10 +215,6 @@ impl<'r> Client<'r> {
         };
         client.id = exchanged.client_id;
         client.session = session.session;
-        let complete = Operation::ReclaimComplete(ReclaimCompleteArgs {
-            one_file_system: false,
-        });
-        assert_eq!(client.does(&[complete]).status(), Status::Ok);
         client
     }
 

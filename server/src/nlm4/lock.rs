@@ -54,7 +54,7 @@ pub(super) fn test<'a>(
     let tried = || {
         let file = lockd.file(call, lock.file)?;
         lockd.may_lock(call, file)?;
-        let _changing = lockd.ask(file)?;
+        let _changing = lockd.ask(file, false)?;
         let asked = asked(lock, file, arguments.exclusive)?;
         let who = who(call.caller, lock.caller);
         Ok(lockd.with_unrecorded(|hosts, now| hosts.test(now, &who, &asked)))
@@ -96,7 +96,7 @@ pub(super) fn lock<'a>(
     let locked = || {
         let file = lockd.file(call, lock.file)?;
         lockd.may_lock(call, file)?;
-        let _changing = lockd.ask(file)?;
+        let _changing = lockd.ask(file, arguments.reclaim)?;
         let asked = Asked {
             block: arguments.block,
             reclaim: arguments.reclaim,

@@ -192,9 +192,13 @@ impl Lockd {
     }
 
     /// Clients of version 4 lock what they have a delegation of without telling: it is returned when this returns, and none is
-    /// given until what it gives is dropped.
-    fn ask(&self, file: ObjectId) -> Result<Changing<'_>, Status> {
-        let asked = self.export.promises().ask(file);
+    /// given until what it gives is dropped. A lock from before a restart stood beside the delegations of then.
+    fn ask(&self, file: ObjectId, reclaim: bool) -> Result<Changing<'_>, Status> {
+        let promises = self.export.promises();
+        let asked = match reclaim {
+            true => promises.ask_known(file),
+            false => promises.ask(file),
+        };
         asked.map_err(|_| COME_AGAIN)
     }
 

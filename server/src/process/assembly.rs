@@ -97,6 +97,7 @@ impl Assembly {
             parts.store,
             Arc::clone(&parts.arena),
         ));
+        export.promises().served_by(parts.workers);
         let service = Arc::new(service(
             &export,
             parts.access,

@@ -22,7 +22,7 @@ pub use odafs_nic::registration::{Costs, RegistrationConfig, Strategy};
 /// A server's options. [`ServerConfig::new`] has the defaults that the fields name.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The directory or tar archive that the server serves.
+    /// The directory or tar archive to serve.
     pub directory: PathBuf,
     /// Name of the export, `/` by default.
     pub export: String,
@@ -36,18 +36,18 @@ pub struct ServerConfig {
     pub portmap: Option<SocketAddr>,
     /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
     pub nfs4: MinorVersions,
-    /// How long opens and locks of NFS version 4 live without a sign of their client, and how long clients have to
-    /// reclaim them after a restart; 90 s by default.
+    /// The lease of NFS version 4: how long the server keeps the opens and locks of a silent client, and how long clients
+    /// may reclaim them after a restart. 10 s to 1 h; 90 s by default.
     pub lease: Duration,
     /// Address for iWARP over TCP: RPC-over-RDMA and direct reads; `None`: not served.
     pub rdma: Option<SocketAddr>,
     /// Path of the shared-memory fabric's Unix socket; `None`: not served.
     pub shm: Option<PathBuf>,
-    /// Most connections of one user over shared memory; 8192 by default.
+    /// The most connections that one user may have over shared memory; 8192 by default.
     pub shm_connections: u32,
     /// Address of an RDMA device: RPC-over-RDMA and direct reads; `None`: not served.
     pub verbs: Option<SocketAddr>,
-    /// Where the device can, let it fetch pages of the cache on demand, and do not pin all of the cache.
+    /// Whether a device that can may fetch pages of the cache on demand, instead of pinning the whole cache.
     pub on_demand_paging: bool,
     /// The order in which RDMA Reads see the cache, as device and network guarantee it. Beyond [`ReadOrder::Fence`],
     /// the default, the stamps of a one-sided export lie beside their pages.
@@ -75,11 +75,11 @@ pub struct ServerConfig {
     pub admitted: Vec<PublicKey>,
     /// Which direct reads the server grants.
     pub direct: Direct,
-    /// Users that may read the whole page cache from shared memory, beside root and the serving user.
+    /// Users that may read the whole page cache from shared memory, besides root and the user that runs the server.
     pub one_sided_for: Vec<Grantee>,
     /// Address for Prometheus metrics over HTTP; `None`: not served.
     pub metrics: Option<SocketAddr>,
-    /// Calls that take longer are warned of in the log, and shown by `odafs top`. 100 ms by default.
+    /// Calls that take longer cause a warning in the log, and `odafs top` shows them. 100 ms by default.
     pub slow_call: std::time::Duration,
     /// How the server serves RPC-over-RDMA.
     pub rpc_rdma: RdmaConfig,
@@ -88,8 +88,8 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Offload every call to a worker, even one that the engine could serve, to measure what that costs.
     pub offload: bool,
-    /// How long an engine polls in vain before it sleeps, and how long a thread of NFS over TCP polls for the next
-    /// call of a connection that makes one after the other. 50 us by default.
+    /// How long an engine polls without work before it sleeps, and how long a thread of NFS over TCP polls for the next
+    /// of several consecutive calls. 50 us by default.
     pub spin: Duration,
 }
 
@@ -151,54 +151,42 @@ impl ServerConfig {
         let frames = self.cache_bytes >> self.page.shift();
         if frames < FRAMES_MIN {
             return Err(format!(
-                "a cache of {} bytes is too small: give it at least {} ({FRAMES_MIN} pages) with --cache",
-                self.cache_bytes,
-                FRAMES_MIN << self.page.shift()
+                "--cache: the page cache must have at least {FRAMES_MIN} pages, which are {} KiB",
+                (FRAMES_MIN << self.page.shift()) >> 10
             ));
         }
         if frames > u64::from(crate::MAX_FRAMES) {
             return Err(format!(
-                "a cache of {} bytes has too many pages of {} bytes: ask for less with --cache, or for larger pages with --page",
-                self.cache_bytes,
-                self.page.bytes()
+                "--cache: the page cache may have at most {} pages, which are {} GiB: name a smaller cache, or larger pages \
+                 with --page",
+                crate::MAX_FRAMES,
+                (u64::from(crate::MAX_FRAMES) << self.page.shift()) >> 30
             ));
         }
         let names = self.exports.iter().map(|export| export.name.as_str());
         table::check_names(names).map_err(|error| error.to_string())?;
         if self.slow_call.is_zero() {
-            return Err(
-                "every call takes more than no time: name a time such as 100ms with --slow-call"
-                    .to_owned(),
-            );
+            return Err("--slow-call: must be more than 0, as in 100ms".to_owned());
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
             return Err(format!(
-                "{} workers are too {}: name 1 to {WORKERS_MAX} with --workers",
-                self.workers,
-                if self.workers == 0 { "few" } else { "many" }
+                "--workers {}: must be 1 to {WORKERS_MAX}",
+                self.workers
             ));
         }
         if !LEASES.contains(&self.lease) {
-            return Err(format!(
-                "a lease of {:?} is too {}: name 10s to 1h with --lease",
-                self.lease,
-                if self.lease < *LEASES.start() {
-                    "short"
-                } else {
-                    "long"
-                }
-            ));
+            return Err(format!("--lease {:?}: must be 10s to 1h", self.lease));
         }
         Ok(())
     }
 }
 
-/// Clients renew a lease twice in its time, and wait as long after a restart.
+/// The range of [`ServerConfig::lease`]. Clients renew a lease twice in its time, and wait as long after a restart.
 const LEASES: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(3600);
 
-/// Fewest pages of a cache.
+/// The fewest pages of a cache.
 const FRAMES_MIN: u64 = 64;
 
-/// Most threads of a kind. More would not be busy, and where the system has no room for another's stack it may end the
-/// process rather than say so.
+/// The most threads of a kind. More would not be busy, and a system without room for another stack may end the process
+/// rather than report an error.
 const WORKERS_MAX: usize = 1024;

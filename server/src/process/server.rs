@@ -70,7 +70,7 @@ pub enum StartError {
     Config(String),
     /// The page cache does not fit: sooner or later the kernel would kill this process, or another, for its memory.
     #[error(
-        "a page cache of {asked} bytes does not fit in memory: this process may take {} bytes ({}); ask for less with --cache",
+        "a page cache of {asked} bytes does not fit in memory: this process can use {} bytes ({}); name a smaller one with --cache",
         available.bytes, available.bound
     )]
     Memory {

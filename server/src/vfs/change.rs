@@ -230,6 +230,8 @@ pub(crate) fn absorb_bytes(
 /// What the store holds may not be what was written to it: everything is read anew.
 pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
     let _closed = file.close();
+    // What clients keep under a promise may be lost as well.
+    export.promises().broken(file.object());
     drop_pages(export, file, 0, Reason::Write);
     revoke_counter(export, file);
     file.counter().bump();

@@ -1,8 +1,9 @@
 //! Copies and clones: bytes of one file become those of another, without coming by the page cache. What is written goes to the
 //! store before it goes to the cache, so that the store has all bytes of the source.
 //!
-//! Only the target's gate is closed: two copies in opposite directions do not wait for each other. Of the bytes that others
-//! write to the source meanwhile some may be copied (RFC 7862, section 15.2.3).
+//! The gates of both files are closed for each piece, the lower object's first: so copies in opposite directions take turns, and
+//! nobody sees bytes in the target that others cannot see in the source yet. Between two pieces others may write to the source,
+//! and what they write may be copied (RFC 7862, section 15.2.3).
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
@@ -12,7 +13,7 @@ use crate::vfs::attributes::attributes;
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed, check_right};
-use crate::vfs::space::{Made, Range, alone};
+use crate::vfs::space::{Made, Range, alone, for_good};
 use crate::vfs::write::sync;
 
 /// Bytes of a file, from this one on.
@@ -119,7 +120,7 @@ fn copy_piece(
         offset: target.1,
         length: piece,
     };
-    let made = alone(export, to.file, range, |_| {
+    let made = beside(export, from.file, to.file, range, || {
         let copied = store.copy(who, source, target, piece)?;
         Ok(Made {
             touched: copied,
@@ -163,14 +164,42 @@ pub fn clone_range(
         offset: to.offset,
         length: count,
     };
-    alone(export, to.file, range, |_| {
-        store.clone_range(who, source, target, count)?;
-        Ok(Made {
-            touched: count,
-            reaches: target.1 + count,
+    // The file system brings the source to the disk before it shares its blocks: while nobody is kept waiting, then.
+    sync(export, from.file, true)?;
+    for_good(export, to.file, || {
+        beside(export, from.file, to.file, range, || {
+            store.clone_range(who, source, target, count)?;
+            Ok(Made {
+                touched: count,
+                reaches: target.1 + count,
+            })
         })
-    })?;
-    sync(export, to.file, false).map(drop)
+    })
+}
+
+/// As [`alone`], while nobody changes the source either: the store may hold bytes of a change under way before others can see
+/// them, and who has seen them in the target must find them in the source.
+fn beside(
+    export: &Export,
+    source: &Arc<File>,
+    target: &Arc<File>,
+    range: Range,
+    make: impl FnOnce() -> Result<Made, StoreError>,
+) -> Result<Made, StoreError> {
+    let (from, to) = (source.object(), target.object());
+    // What has to be waited for comes before any gate is closed.
+    export.promises().ask_to_look(from)?;
+    let _changing = export.promises().ask(to)?;
+    // Of two gates the lower object's is closed first, everywhere.
+    let first = (from < to).then(|| source.close());
+    let made = alone(export, target, range, |_| {
+        let second = (from > to).then(|| source.close());
+        let made = make();
+        drop(second);
+        made
+    });
+    drop(first);
+    made
 }
 
 /// How many bytes are meant, if the caller may read them, the source has them and the target can take them; and whether the

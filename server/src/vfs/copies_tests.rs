@@ -278,3 +278,23 @@ fn a_clone_is_read_by_every_route_and_is_for_good() {
     world.observe();
     assert_eq!(world.export.metrics().outside_changes.get(), 0);
 }
+
+#[test]
+fn nobody_changes_the_source_while_a_piece_is_copied() {
+    use odafs_fabric::sync::atomic::{AtomicU32, Ordering};
+    let world = World::new(64);
+    let (one, other) = (world.file("a", &[1; P]), world.file("b", &[2; P]));
+    let closed = Arc::new(AtomicU32::new(0));
+    for (from, to) in [(&one, &other), (&other, &one)] {
+        let (source, count) = (Arc::clone(from), Arc::clone(&closed));
+        let look = move |_: &crate::store::MemoryStore| {
+            count.fetch_add(
+                source.enter(Effort::ResidentOnly).is_none().into(),
+                Ordering::SeqCst,
+            );
+        };
+        world.store.meddle_next(Operation::Read, Box::new(look));
+        assert_eq!(copied(&world, place(from, 0), place(to, 0), PAGE), PAGE);
+    }
+    assert_eq!(closed.load(Ordering::SeqCst), 2);
+}

@@ -12,10 +12,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
-use crate::store::{Credential, ObjectId, Status};
+use crate::store::{Credential, ObjectId, Status, StoreError, access};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -73,6 +74,10 @@ pub struct Promises {
     /// Changes of names under way.
     naming: AtomicU64,
     waiting: AtomicUsize,
+    /// The most that do.
+    waiting_max: AtomicUsize,
+    /// Nothing is changed, since somebody may claim promises from before a restart.
+    closed: AtomicBool,
 }
 
 /// A part of the files.
@@ -104,6 +109,8 @@ impl Default for Promises {
             alone: AtomicU64::new(0),
             naming: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            waiting_max: AtomicUsize::new(WAITING_MAX),
+            closed: AtomicBool::new(false),
         }
     }
 }
@@ -136,6 +143,27 @@ impl Promises {
     /// Who keeps the promises. Only the first to say so does.
     pub fn keep(&self, holders: Weak<dyn Holders>) {
         let _ = self.holders.set(holders);
+    }
+
+    /// Nothing is changed from now on until [`Promises::open`]: which promises there were before a restart is not known yet.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// All promises from before are known: changes ask for them.
+    pub fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// There are so many threads for what may block: one is left to those that give promises back.
+    pub fn served_by(&self, threads: usize) {
+        let most = WAITING_MAX.min(threads.saturating_sub(1));
+        self.waiting_max.store(most, Ordering::SeqCst);
     }
 
     fn shard(&self, object: ObjectId) -> &Shard {
@@ -196,6 +224,14 @@ impl Promises {
     /// Before the object is changed: promises of it are given back when this returns, and none is made until what it gives
     /// is dropped. [`Status::Jukebox`]: that takes longer. May wait, with no lock of the file held.
     pub(crate) fn ask(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
+        if self.is_closed() {
+            return Err(Status::Jukebox);
+        }
+        self.ask_known(object)
+    }
+
+    /// As [`Promises::ask`], for what was so before a restart, beside the promises of then.
+    pub(crate) fn ask_known(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
         let shard = self.shard(object);
         let changing = Changing::count(&shard.changes);
         self.ask_back(shard, object)?;
@@ -234,8 +270,28 @@ impl Promises {
         self.shard(object).kept.lock().get(&object)?.alone
     }
 
+    /// As [`Promises::ask`], for who is to write into a file: who may not is refused first, and asks nobody for anything.
+    pub(crate) fn ask_to_write(
+        &self,
+        export: &Export,
+        who: &Credential,
+        object: ObjectId,
+    ) -> Result<Changing<'_>, StoreError> {
+        if self.is_promised(object) {
+            // Without data this judges, and does nothing else.
+            let store = export.store();
+            store.write_from(who, object, 0, &Gather::new())?;
+        }
+        Ok(self.ask(object)?)
+    }
+
+    fn is_promised(&self, object: ObjectId) -> bool {
+        let shard = self.shard(object);
+        shard.promised.load(Ordering::SeqCst) != 0 && shard.kept.lock().contains_key(&object)
+    }
+
     fn ask_back(&self, shard: &Shard, object: ObjectId) -> Result<(), Status> {
-        let Some(holders) = self.holders_of(shard, object) else {
+        let Some(holders) = self.holders_of(object) else {
             return Ok(());
         };
         let party = PARTY.get();
@@ -248,8 +304,8 @@ impl Promises {
     }
 
     /// Who keeps promises of the object, if there are any.
-    fn holders_of(&self, shard: &Shard, object: ObjectId) -> Option<Arc<dyn Holders>> {
-        if shard.promised.load(Ordering::SeqCst) == 0 || !shard.kept.lock().contains_key(&object) {
+    fn holders_of(&self, object: ObjectId) -> Option<Arc<dyn Holders>> {
+        if !self.is_promised(object) {
             return None;
         }
         self.holders.get()?.upgrade()
@@ -257,7 +313,8 @@ impl Promises {
 
     /// Waits for the promises of the object to be given back. False: not any longer.
     fn wait(&self, shard: &Shard, object: ObjectId) -> bool {
-        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < WAITING_MAX;
+        let most = self.waiting_max.load(Ordering::SeqCst);
+        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < most;
         let given_back = waits && self.wait_for(shard, shard.kept.lock(), object);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         given_back
@@ -282,7 +339,7 @@ impl Promises {
 
     /// The object was changed from outside.
     pub(crate) fn broken(&self, object: ObjectId) {
-        if let Some(holders) = self.holders_of(self.shard(object), object) {
+        if let Some(holders) = self.holders_of(object) {
             holders.broken(object);
         }
     }
@@ -298,7 +355,7 @@ impl Promises {
             _all: Changing::count(&self.naming),
             _objects: [None, None],
         };
-        if self.promised.load(Ordering::SeqCst) == 0 {
+        if self.promised.load(Ordering::SeqCst) == 0 && !self.is_closed() {
             return Ok(naming);
         }
         for (place, changing) in names.iter().zip(&mut naming._objects) {
@@ -307,10 +364,22 @@ impl Promises {
             };
             // What is not there is the change's own finding.
             if let Ok((object, _)) = export.store().lookup(who, *directory, name) {
+                if self.is_promised(object) {
+                    may_change(export, who, *directory)?;
+                }
                 *changing = Some(self.ask(object)?);
             }
         }
         Ok(naming)
+    }
+}
+
+/// Who may not change a directory asks nobody for anything.
+fn may_change(export: &Export, who: &Credential, directory: ObjectId) -> Result<(), Status> {
+    match export.store().access(who, directory, access::MODIFY) {
+        Ok(may) if may & access::MODIFY == 0 => Err(Status::Access),
+        // What else there is, the change finds out.
+        _ => Ok(()),
     }
 }
 

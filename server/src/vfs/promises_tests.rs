@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use odafs_fabric::sync::mpsc;
 
 use super::*;
-use crate::store::{CreateHow, OutsideChange, SetAttributes, StoreError, XattrHow};
+use crate::store::{CreateHow, Operation, OutsideChange, SetAttributes, StoreError, XattrHow};
 use crate::vfs::testing::{World, owner};
-use crate::vfs::write::{Stable, write};
+use crate::vfs::write::{Stable, commit, write};
 use crate::vfs::{attributes, namespace, space, xattrs};
 
 /// Promises what it is told to.
@@ -166,6 +166,78 @@ fn a_stranger_does_not_wait_for_ever() {
 }
 
 #[test]
+fn who_may_not_change_a_file_asks_nobody() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    promise(&world, &keeper, &file);
+    let (export, root) = (&*world.export, world.export.root());
+    let stranger = Credential {
+        uid: 4711,
+        gid: 4711,
+        groups: Arc::from([]),
+        own: false,
+    };
+    let root_user = Credential {
+        uid: 0,
+        ..stranger.clone()
+    };
+    let new = SetAttributes {
+        mode: Some(0o755),
+        ..SetAttributes::default()
+    };
+    let set = attributes::set(export, &root_user, root, &new, None);
+    set.expect("the mode is set");
+    let changes: [&dyn Fn() -> Result<(), StoreError>; 3] = [
+        &|| {
+            let written = write(export, &stranger, &file, 0, &b"new"[..], Stable::Unstable);
+            written.map(drop).map_err(|no| no.error)
+        },
+        &|| namespace::remove(export, &stranger, root, b"a"),
+        &|| namespace::rename(export, &stranger, (root, b"a"), (root, b"b")),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        assert_eq!(change().unwrap_err().status, Status::Access, "{number}");
+    }
+    assert!(keeper.asked.lock().is_empty());
+    end(&world, &keeper, &file);
+    assert!(is_empty(export.promises()));
+}
+
+#[test]
+fn after_a_restart_only_what_was_so_before_is_taken() {
+    let world = World::new(64);
+    let file = world.file("a", b"old");
+    let promises = world.export.promises();
+    promises.close();
+    assert!(promises.ask(file.object()).is_err());
+    assert!(promises.ask_known(file.object()).is_ok());
+    // What there was is promised again meanwhile.
+    assert!(promises.make(&file));
+    promises.end(file.object());
+    promises.open();
+    assert!(promises.ask(file.object()).is_ok());
+    assert!(is_empty(promises));
+}
+
+#[test]
+fn nobody_waits_on_the_last_thread() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    promise(&world, &keeper, &file);
+    let promises = world.export.promises();
+    promises.served_by(1);
+    assert!(promises.ask(file.object()).is_err());
+    // It was refused without having waited.
+    assert_eq!(keeper.asked.lock().len(), 1);
+    let shard = promises.shard(file.object());
+    let asked = shard.kept.lock().get(&file.object()).map(|kept| kept.asked);
+    assert_eq!(asked, Some(None));
+    end(&world, &keeper, &file);
+}
+
+#[test]
 fn no_promise_is_made_beside_a_change() {
     let world = World::new(64);
     let keeper = kept(&world);
@@ -206,6 +278,36 @@ fn changes_from_outside_break_a_promise() {
     removed.expect("removed");
     world.observe();
     assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+}
+
+#[test]
+fn a_sync_that_fails_breaks_a_promise() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    promise(&world, &keeper, &file);
+    world.store.fail_next(Operation::Sync, Status::Io);
+    commit(&world.export, &file).expect_err("injected");
+    assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+}
+
+#[test]
+fn space_that_its_own_party_sets_aside_breaks_no_promise() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    assert!(world.export.promises().make(&file));
+    let counter = file.counter().value();
+    let range = space::Range {
+        offset: 2,
+        length: 9,
+    };
+    space::allocate(&world.export, &owner(), &file, range).expect("allocated");
+    assert!(keeper.broken.lock().is_empty());
+    assert_eq!(file.attributes().size, 11);
+    assert_ne!(file.counter().value(), counter);
+    assert_eq!(world.read(&file, 0, 20), b"data\0\0\0\0\0\0\0");
+    end(&world, &keeper, &file);
 }
 
 #[test]

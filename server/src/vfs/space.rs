@@ -41,14 +41,15 @@ pub fn allocate(
 ) -> Result<(), StoreError> {
     let Range { offset, length } = range;
     let store = export.store();
-    alone(export, file, range, |_| {
-        store.allocate(who, file.object(), offset, length)?;
-        Ok(Made {
-            touched: 0,
-            reaches: offset.saturating_add(length),
+    for_good(export, file, || {
+        alone(export, file, range, |_| {
+            store.allocate(who, file.object(), offset, length)?;
+            Ok(Made {
+                touched: 0,
+                reaches: offset.saturating_add(length),
+            })
         })
-    })?;
-    sync(export, file, false).map(drop)
+    })
 }
 
 /// Makes bytes of a file zeros and gives their space back. The file keeps its size. May block.
@@ -60,19 +61,36 @@ pub fn deallocate(
 ) -> Result<(), StoreError> {
     let Range { offset, .. } = range;
     let store = export.store();
-    alone(export, file, range, |now| {
-        // There is nothing behind the end. To write nothing judges who may write.
-        let length = range.length.min(now.size.saturating_sub(offset));
-        match length {
-            0 => store.write_at(who, file.object(), offset, &[]).map(drop)?,
-            _ => store.deallocate(who, file.object(), offset, length)?,
-        }
-        Ok(Made {
-            touched: length,
-            reaches: 0,
+    for_good(export, file, || {
+        alone(export, file, range, |now| {
+            // There is nothing behind the end. To write nothing judges who may write.
+            let length = range.length.min(now.size.saturating_sub(offset));
+            match length {
+                0 => store.write_at(who, file.object(), offset, &[]).map(drop)?,
+                _ => store.deallocate(who, file.object(), offset, length)?,
+            }
+            Ok(Made {
+                touched: length,
+                reaches: 0,
+            })
         })
-    })?;
-    sync(export, file, false).map(drop)
+    })
+}
+
+/// Makes a change, and brings it to stable storage. IO if anybody's sync of the file has failed meanwhile: it may have been
+/// told of the loss of this change, and no later sync is.
+pub(super) fn for_good(
+    export: &Export,
+    file: &Arc<File>,
+    change: impl FnOnce() -> Result<Made, StoreError>,
+) -> Result<(), StoreError> {
+    let failures = file.syncs().failures();
+    change()?;
+    sync(export, file, false)?;
+    if file.syncs().failures() != failures {
+        return Err(Status::Io.into());
+    }
+    Ok(())
 }
 
 /// Makes a change of bytes in `range`, with the file to itself. `make` is told the attributes from before.

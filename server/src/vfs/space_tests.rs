@@ -158,3 +158,20 @@ fn what_others_do_meanwhile_is_not_taken_for_ours() {
     assert_eq!(world.read(&file, 0, 9 * P as u32), expected);
     assert_eq!(world.export.metrics().outside_changes.get(), 1);
 }
+
+#[test]
+fn a_change_is_not_for_good_if_someone_was_told_of_its_loss() {
+    use crate::vfs::write::commit;
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.store.fail_next(Operation::Sync, Status::Io);
+    let lost = for_good(&world.export, &file, || {
+        // Another client's COMMIT takes the change with it, and fails.
+        assert!(commit(&world.export, &file).is_err());
+        Ok(Made {
+            touched: 0,
+            reaches: 0,
+        })
+    });
+    assert_eq!(lost.expect_err("it may be lost").status, Status::Io);
+}

@@ -97,8 +97,8 @@ pub fn write<'d>(
         .checked_add(length)
         .filter(|end| *end <= SIZE_MAX)
         .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
-    let asked = export.promises().ask(file.object());
-    let _changing = asked.map_err(|status| Refused::unchanged(export, file, status))?;
+    let asked = (export.promises()).ask_to_write(export, who, file.object());
+    let _changing = asked.map_err(|error| Refused::unchanged(export, file, error))?;
     // From before the data: if a sync fails in between, the client will see that the verifier is another.
     let (verifier, failures) = (export.verifier(), file.syncs().failures());
     let settle = || match stable {

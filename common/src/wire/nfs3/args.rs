@@ -87,7 +87,7 @@ enumeration! {
     pub enum Stable ("stable_how") {
         /// The data may be lost until a COMMIT.
         Unstable = 0,
-        /// The data, and what it takes to read it again, is on stable storage.
+        /// The data, and the metadata needed to read it again, are on stable storage.
         DataSync = 1,
         /// The data and all attributes are on stable storage.
         FileSync = 2,
@@ -118,7 +118,7 @@ pub enum CreateHow {
     Unchecked(SetAttributes),
     /// A file that is there already is an error.
     Guarded(SetAttributes),
-    /// The file made by the same call before is taken, any other is an error: the verifier tells.
+    /// A file that the same call created before is accepted, and any other is an error. The verifier tells.
     Exclusive([u8; 8]),
 }
 
@@ -185,7 +185,7 @@ record! {
         pub place: DirectoryName<'a>,
         /// Its attributes.
         pub attributes: SetAttributes,
-        /// What it says.
+        /// The target.
         pub target: Payload<'a>,
     }
 }

@@ -44,7 +44,7 @@ record! {
     /// `entryplus3`
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct EntryPlus<'a> {
-        /// What READDIR says too.
+        /// The same as in READDIR.
         pub entry: Entry<'a>,
         /// Attributes of the file.
         pub attributes: Option<Attributes>,
@@ -169,13 +169,13 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         }
     }
 
-    /// Adds an entry to a READDIR result, or says `false`: it does not fit, and nothing more will.
+    /// Adds an entry to a READDIR result. Returns `false` if it does not fit, and no further entry will.
     #[must_use]
     pub fn push(&mut self, entry: &Entry<'_>) -> bool {
         self.push_with(entry, |_| ())
     }
 
-    /// Adds an entry to a READDIRPLUS result, or says `false`: it does not fit, and nothing more will.
+    /// Adds an entry to a READDIRPLUS result. Returns `false` if it does not fit, and no further entry will.
     #[must_use]
     pub fn push_plus(&mut self, plus: &EntryPlus<'_>) -> bool {
         self.push_with(&plus.entry, |w| {

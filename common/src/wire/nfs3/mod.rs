@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813): all 22 procedures, for both ends.
 //!
-//! A call's arguments are a struct named after the procedure; its result is a `Result` of what the
-//! RFC calls `resok`, or [`Failed`] with the status and what the RFC calls `resfail`.
+//! A call's arguments are a struct named after the procedure. Its result is a `Result` of the RFC's `resok`, or
+//! [`Failed`] with the status and the RFC's `resfail`.
 
 mod args;
 mod directory;

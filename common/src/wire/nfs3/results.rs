@@ -65,7 +65,7 @@ record! {
     pub struct ReadLinkOk<'a> {
         /// Attributes of the link.
         pub attributes: Option<Attributes>,
-        /// What it says.
+        /// The target.
         pub target: Payload<'a>,
     }
 }
@@ -164,7 +164,7 @@ pub mod properties {
     pub const LINK: u32 = 0x01;
     /// Symbolic links.
     pub const SYMLINK: u32 = 0x02;
-    /// PATHCONF says the same for every file.
+    /// Whether PATHCONF is the same for every file.
     pub const HOMOGENEOUS: u32 = 0x08;
     /// SETATTR can set times.
     pub const CAN_SET_TIME: u32 = 0x10;
@@ -255,8 +255,7 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         self.w.written(self.start + Self::HEAD)
     }
 
-    /// The first `count` bytes of the room are what was read; there are `attributes` because the server
-    /// knows them whenever it could read.
+    /// The first `count` bytes of the room were read. `attributes` are known whenever the server could read.
     ///
     /// # Panics
     /// Where `count` is above the room.

@@ -6,7 +6,7 @@ use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// The longest file handle (`NFS3_FHSIZE`), in bytes.
 pub const MAX_FILE_HANDLE: u32 = 64;
-/// The longest name or path that decoders take, in bytes; what a store allows is for the store to say.
+/// The longest name or path that decoders accept, in bytes. The store decides what it allows.
 pub const MAX_NAME: u32 = 4096;
 /// The most data that one READ or WRITE may carry here, in bytes.
 pub const MAX_DATA: u32 = 4 << 20;
@@ -34,7 +34,7 @@ enumeration! {
         NoDev = 19,
         /// Not a directory.
         NotDir = 20,
-        /// A directory where none is taken.
+        /// A directory, where none is allowed.
         IsDir = 21,
         /// An invalid or unsupported argument.
         Inval = 22,
@@ -56,7 +56,7 @@ enumeration! {
         Stale = 70,
         /// Too many levels of remote in a path.
         Remote = 71,
-        /// The file handle is none of ours.
+        /// The file handle is not the server's.
         BadHandle = 10001,
         /// The file has changed since the `ctime` that guards a SETATTR.
         NotSync = 10002,
@@ -165,8 +165,8 @@ impl<'a> Decode<'a> for FileHandle<'a> {
     }
 }
 
-/// Data that a transport may place apart from the message (DDP-eligible, RFC 8267): what is
-/// read or written, and the target of a symbolic link.
+/// Data that a transport may place apart from the message (DDP-eligible, RFC 8267): data of reads and writes, and the
+/// target of a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload<'a>(pub &'a [u8]);
 
@@ -364,7 +364,7 @@ impl Decode<'_> for SetTime {
 }
 
 record! {
-    /// `sattr3`: the attributes to set; what is `None` or [`SetTime::Keep`] stays.
+    /// `sattr3`: the attributes to set. Those that are `None` or [`SetTime::Keep`] stay.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SetAttributes {
         /// Permissions.

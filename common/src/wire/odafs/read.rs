@@ -33,7 +33,7 @@ pub struct ReadArgs<'a> {
     pub offset: u64,
     /// Bytes; the server may return fewer.
     pub count: u32,
-    /// Session for which references are wanted, 0 for none.
+    /// Session for which references are wanted, or 0 for none.
     pub session: u32,
     /// References are wanted.
     pub want_references: bool,
@@ -215,8 +215,8 @@ impl<'a> ReadFacts<'a> {
     }
 }
 
-/// A successful READ result made in place: room for the most bytes that there can be, the data copied
-/// straight into it, and then what is to be said about it.
+/// A successful READ result, built in place: room for the most bytes that there can be, the data copied straight into
+/// it, and then the facts about it.
 #[derive(Debug)]
 pub struct ReadReply<'w, 'v> {
     w: &'w mut Writer<'v>,
@@ -239,7 +239,7 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         self.w.written(self.start + Self::HEAD)
     }
 
-    /// The first `facts.count` bytes of the room are what was read.
+    /// The first `facts.count` bytes of the room were read.
     ///
     /// # Panics
     /// Where that is more than there is room for.

@@ -53,7 +53,7 @@ pub struct GetRefsArgs<'a> {
     pub session: u32,
     /// What of: at most [`MAX_RANGES`].
     pub ranges: Vec<Range<'a>>,
-    /// 0 at first, then what the answer before says, with the same ranges. Its meaning is the server's.
+    /// 0 at first, then the value of the previous answer, with the same ranges. Only the server knows its meaning.
     pub resume: u64,
 }
 
@@ -81,7 +81,7 @@ pub type GetRefsResult = Result<GetRefsOk, OdafsStatus>;
 /// References of ranges of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GetRefsOk {
-    /// The ranges that this answer has come to, in order; the last may be continued by the next answer.
+    /// The ranges that this answer has covered, in order. The next answer may continue the last one.
     pub files: Vec<FileReferences>,
     /// Goes into the next call; 0 where everything has been answered.
     pub resume: u64,

@@ -61,7 +61,7 @@ impl Decode<'_> for MacAlgorithm {
 pub struct Parameters<'a> {
     /// Version of the direct protocol: [`crate::direct::VERSION`].
     pub version: u32,
-    /// Feature bits; none is defined yet, a server ignores those that it does not know.
+    /// Feature bits. None is defined yet, and a server ignores unknown ones.
     pub features: u64,
     /// MACs offered: a sum of [`MacAlgorithm::bit`].
     pub macs: u32,
@@ -161,9 +161,9 @@ record! {
         pub page_bytes: u32,
         /// Life of the server: references of another life are worth nothing.
         pub life: u64,
-        /// The client rekeys after so many requests.
+        /// Number of requests after which the client rekeys.
         pub rekey_requests: u64,
-        /// And after so many seconds.
+        /// Time in seconds after which the client rekeys.
         pub rekey_seconds: u32,
         /// The most bytes that one guarded read may ask for.
         pub max_read: u32,

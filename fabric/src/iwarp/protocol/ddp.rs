@@ -8,17 +8,17 @@
 use super::rdmap::{Fatal, Opcode};
 
 const TAGGED: u8 = 0x80;
-/// In the control octet: the segment is its message's last.
+/// In the control octet: this is the last segment of its message.
 pub const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 const VERSION: u8 = 1;
 const RDMAP_VERSION_MASK: u8 = 0xc0;
 const RDMAP_VERSION: u8 = 0x40;
 
-/// Bytes of a tagged segment's header.
+/// Length in bytes of a tagged segment's header.
 pub const TAGGED_BYTES: usize = 14;
 
-/// Bytes of an untagged segment's header.
+/// Length in bytes of an untagged segment's header.
 pub const UNTAGGED_BYTES: usize = 18;
 
 /// The queues of untagged messages (RFC 5040 section 5.1).
@@ -31,7 +31,7 @@ pub mod queue {
     pub const TERMINATE: u32 = 2;
 }
 
-/// Where a segment's payload belongs.
+/// The place of a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentTarget {
     /// Memory that the receiver has named.
@@ -57,16 +57,16 @@ pub enum SegmentTarget {
 /// A segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the message is.
+    /// The kind of the message.
     pub opcode: Opcode,
     /// Whether it is the message's last segment.
     pub last: bool,
-    /// Where the payload belongs.
+    /// The place of the payload.
     pub place: SegmentTarget,
 }
 
 impl Header {
-    /// Length of a header that begins with this control octet.
+    /// The length of a header with this control octet.
     pub fn length(control: u8) -> usize {
         if control & TAGGED != 0 {
             TAGGED_BYTES
@@ -99,7 +99,7 @@ impl Header {
         }
     }
 
-    /// Takes a header of [`Header::length`] bytes. Opcode and kind of segment fit each other then.
+    /// Decodes a header of [`Header::length`] bytes. Opcode and kind of segment match then.
     pub fn decode(bytes: &[u8]) -> Result<Header, Fatal> {
         let (&control, &rdmap) = match bytes {
             [control, rdmap, ..] if bytes.len() == Header::length(*control) => (control, rdmap),

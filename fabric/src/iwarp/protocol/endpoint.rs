@@ -14,40 +14,40 @@ use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::io;
 
-/// Longest message, in bytes.
+/// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = 68 << 10;
 
-/// Bytes in the transmit queue beyond which RDMA Reads of the peer are not answered yet.
+/// While more bytes than this are in the transmit queue, the peer's RDMA Reads are not answered.
 const ANSWERS_MAX: usize = 256 << 10;
 
-/// Payload that is received to where it belongs rather than copied there, in bytes. A call that does so takes nothing of
-/// what is behind.
+/// Payload of this many bytes or more is received directly to its place, rather than copied. Such a call receives
+/// nothing behind the payload.
 const LANDING_MIN: usize = if cfg!(test) { 100 } else { 8 << 10 };
 
-/// Bytes due under tags of ours that are much.
+/// More due bytes than this under this end's tags are many.
 const BULK_MIN: usize = if cfg!(test) { 200 } else { 32 << 10 };
 
-/// Largest ULPDU, and the least that a path has to carry (RFC 5044 section 4.1), in bytes.
+/// The largest ULPDU, and the smallest that a path must carry (RFC 5044 section 4.1), in bytes.
 const ULPDU_RANGE: (usize, usize) = (128, 0xfffc);
 
-/// What the handshake has come to.
+/// The result of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Agreed {
     /// Whether frames carry checksums.
     pub crc: bool,
-    /// RDMA Reads that the peer may have under way.
+    /// The most RDMA Reads that the peer may have under way.
     pub inbound_reads: u32,
-    /// RDMA Reads that we may have under way.
+    /// The most RDMA Reads that this end may have under way.
     pub outbound_reads: u32,
     /// Whether this end may send before it has received (the initiator; RFC 5044 section 7.1.2).
     pub sends_first: bool,
-    /// The initiator announces itself by an empty RDMA Write (RFC 6581 section 9.2).
+    /// Whether the initiator announces itself by an empty RDMA Write (RFC 6581 section 9.2).
     pub peer_to_peer: bool,
-    /// Longest frame (the TCP segment: RFC 5044 section 4.1), in bytes.
+    /// The longest frame (the TCP segment: RFC 5044 section 4.1), in bytes.
     pub frame_max: usize,
 }
 
-/// One end of a stream behind its handshake.
+/// One end of a stream after its handshake.
 pub struct Endpoint {
     deframer: Deframer,
     inbound: Inbound,
@@ -62,7 +62,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A stream whose handshake is over.
+    /// A stream whose handshake is complete.
     pub fn new(agreed: &Agreed) -> Self {
         let mut endpoint = Self {
             deframer: Deframer::new(agreed.crc),
@@ -86,12 +86,12 @@ impl Endpoint {
         self.inbound.receives = self.inbound.receives.saturating_add(count);
     }
 
-    /// RDMA Reads that the peer takes from us at a time.
+    /// The most RDMA Reads that the peer accepts at a time.
     pub fn reads_max(&self) -> u32 {
         self.outbound_reads
     }
 
-    /// Memory that the peer may use as `access` says.
+    /// Registers memory that the peer may use as `access` says.
     pub fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
         if length == 0 {
             return Err(invalid("an empty region"));
@@ -140,7 +140,7 @@ impl Endpoint {
         Ok(Remote { tag, offset: 0 })
     }
 
-    /// Refuses all later access under a tag of ours.
+    /// Refuses all later access under a tag of this end.
     pub fn invalidate(&mut self, tag: SteeringTag) {
         self.inbound.tags.remove(tag);
     }
@@ -166,8 +166,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes bytes of the peer, until they end, a completion is there or the stream is over; how
-    /// many it took.
+    /// Processes bytes of the peer until they are used up, a completion is there or the stream has ended. Returns how
+    /// many it processed.
     pub fn receive(&mut self, input: &[u8]) -> usize {
         let mut used = 0;
         while used < input.len() && self.inbound.is_hungry() {
@@ -185,25 +185,26 @@ impl Endpoint {
         used
     }
 
-    /// While much is due under tags: what is missing of the present frame. Who receives more than that and the next
-    /// header receives payload elsewhere than where it [belongs](Endpoint::landing).
+    /// If many bytes are due under tags: the number of missing bytes of the present frame. A caller that receives more
+    /// than that and the next header receives payload elsewhere than in its [place](Endpoint::landing).
     pub fn frame_left(&self) -> Option<usize> {
         let much = !self.out.has_crc() && self.inbound.tags.due() >= BULK_MIN;
         much.then(|| self.deframer.body_left())
     }
 
-    /// Bytes that are probably on their way: the rest of what has begun to come for a tag of [`Endpoint::bind`].
+    /// The number of bytes that are probably under way: the rest of what has begun to arrive for a tag of
+    /// [`Endpoint::bind`].
     pub fn under_way(&self) -> usize {
         self.inbound.tags.under_way()
     }
 
-    /// The path carries longer frames than it did at first: TCP's segments grow with its window.
+    /// The path carries longer frames than at first, because TCP's segments grow with its window.
     pub fn set_frame_max(&mut self, bytes: usize) {
         self.ulpdu_max = ulpdu_max(bytes);
     }
 
-    /// Where the next bytes of the peer belong, and how many: they may be put there rather than be
-    /// [received](Endpoint::receive), if all that came before has been taken.
+    /// The place and number of the peer's next bytes. The caller may put them there instead of passing them to
+    /// [`receive`](Endpoint::receive), if all earlier bytes have been processed.
     pub fn landing(&self) -> Option<(&Mapping, usize, usize)> {
         let length = self.deframer.body_left();
         if length < LANDING_MIN || !self.inbound.is_hungry() {
@@ -213,13 +214,13 @@ impl Endpoint {
         Some((memory, at, length))
     }
 
-    /// So many of them have been put there.
+    /// The caller has put this many of them there.
     pub fn landed(&mut self, bytes: usize) {
         self.deframer.skip(bytes);
         self.inbound.landed(bytes);
     }
 
-    /// Ends the stream for what is wrong with the present segment.
+    /// Ends the stream because of an error in the present segment.
     fn refuse_segment(&mut self, fatal: Fatal) {
         let about = rdmap::terminate(fatal, self.inbound.segment_bytes(), self.inbound.header());
         self.terminate(fatal, &about);
@@ -248,7 +249,7 @@ impl Endpoint {
         self.inbound.poll()
     }
 
-    /// The next completion that is no message. Those stay, the one that was polled last does not.
+    /// The next completion that is not a message. Messages stay, except the one that was polled last.
     pub fn poll_send_queue(&mut self) -> Option<Completion> {
         self.inbound.poll_send_queue()
     }
@@ -263,7 +264,7 @@ impl Endpoint {
         self.inbound.has_completion()
     }
 
-    /// Whether there is something to send now. Answers what the peer reads, as far as there is room.
+    /// Whether there is something to send now. Answers the peer's reads, as far as there is room.
     pub fn prepare(&mut self) -> bool {
         while self.out.queued() < ANSWERS_MAX
             && !self.inbound.is_over()
@@ -284,28 +285,27 @@ impl Endpoint {
         self.out.queued() > 0 && !self.inbound.is_mute()
     }
 
-    /// Whether something that the caller did not post is to be sent: answers to RDMA Reads, or
-    /// what ends the stream.
+    /// Whether something is to be sent that the caller did not post: answers to RDMA Reads, or the end of the stream.
     pub fn owes_answers(&self) -> bool {
         !self.inbound.serving.is_empty() || (self.inbound.is_over() && self.out.queued() > 0)
     }
 
-    /// Whether nothing may be sent yet: the initiator speaks first.
+    /// Whether nothing may be sent yet, because the initiator speaks first.
     pub fn is_mute(&self) -> bool {
         self.inbound.is_mute()
     }
 
-    /// What is to be sent, in order, if [`Endpoint::prepare`] says so.
+    /// The bytes to send, in order, if [`Endpoint::prepare`] returns true.
     pub fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
         self.out.stretches()
     }
 
-    /// Bytes that are queued.
+    /// Number of queued bytes.
     pub fn queued(&self) -> usize {
         self.out.queued()
     }
 
-    /// So many bytes have been sent.
+    /// This many bytes have been sent.
     pub fn sent(&mut self, bytes: usize) {
         let completions = &mut self.inbound.completions;
         let result = Ok(());
@@ -314,12 +314,12 @@ impl Endpoint {
         });
     }
 
-    /// Whether the stream is over: what is queued may still be sent, nothing more is taken.
+    /// Whether the stream has ended. Queued bytes may still be sent, and nothing more is received.
     pub fn is_over(&self) -> bool {
         self.inbound.is_over()
     }
 
-    /// The stream beneath has ended: what was under way ends with [`Fault::Flushed`].
+    /// The stream below has ended. Pending posts end with [`Fault::Flushed`].
     pub fn close(&mut self) {
         self.inbound.end(None);
         let completions = &mut self.inbound.completions;
@@ -329,7 +329,7 @@ impl Endpoint {
         });
     }
 
-    /// What ended the stream, if a Terminate message of either side did.
+    /// The reason for the end of the stream, if either side sent a Terminate message.
     pub fn fatal(&self) -> Option<Fatal> {
         self.inbound.fatal()
     }
@@ -341,13 +341,14 @@ impl Endpoint {
     }
 }
 
-/// Payload and header of the longest frame: with its length field it ends on a word.
+/// Payload and header of the longest frame. With its length field, it ends on a word boundary.
 fn ulpdu_max(frame_max: usize) -> usize {
     let (low, high) = ULPDU_RANGE;
     (frame_max.saturating_sub(FRAMING_BYTES) & !3).clamp(low, high) - 2
 }
 
-/// How much of what is left of an RDMA Read the next segment takes: its last word is not cut, as it may be a stamp.
+/// How much of the rest of an RDMA Read the next segment carries. The last word is never split, because it may be a
+/// stamp.
 fn segment_of(left: usize, room: usize) -> usize {
     let length = left.min(room);
     match left - length {
@@ -356,7 +357,7 @@ fn segment_of(left: usize, room: usize) -> usize {
     }
 }
 
-/// Answers the next segment of an RDMA Read. `true`: that was the last.
+/// Answers with the next segment of an RDMA Read. Returns `true` if that was the last.
 fn answer(
     out: &mut Out,
     serving: &mut Serving,
@@ -379,7 +380,7 @@ fn answer(
         out.frame(&header, 0, |_| {});
         return Ok(true);
     }
-    // The tag may have gone since the request came.
+    // The tag may have been invalidated since the request came.
     let from = serving.request.source_offset + u64::from(serving.done);
     let tag = SteeringTag(serving.request.source_tag);
     let (source, at) = tags
@@ -388,7 +389,7 @@ fn answer(
     out.frame(&header, length, |payload| {
         source.memory().load_rising(at, payload);
     });
-    // Data before the stamp that comes behind it, or that a later request reads.
+    // Data is read before the stamp that follows it, or that a later request reads.
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     serving.done += length as u32;
     Ok(last)
@@ -406,7 +407,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// The queues that only ever hold what is under way.
+/// The queues hold only what is under way.
 pub(super) fn flush(
     reads: &mut VecDeque<Reading>,
     completions: &mut VecDeque<Completion>,

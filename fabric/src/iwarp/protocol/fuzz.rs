@@ -1,4 +1,4 @@
-//! What the fuzz targets `mpa` and `iwarp` in `fuzz/` run; their corpus is replayed by the tests.
+//! The functions of the fuzz targets `mpa` and `iwarp` in `fuzz/`. The tests replay their corpus.
 
 use super::mpa::{
     Deframed, Deframer, Enhanced, Frame, FrameKind, FrameReader, HEAD_BYTES, PRIVATE_MAX,
@@ -10,9 +10,9 @@ use crate::memory::{Arena, ArenaConfig};
 use crate::sync::Arc;
 use odafs_common::page::{Layout, PageSize};
 
-/// Handshake frames: first octet, whether a request or a reply; then the frame. What is taken
-/// reads back from its encoding. The same bytes are also a stream of frames, with or without
-/// checksums, in pieces: it comes out the same as in one piece.
+/// Handshake frames. The first octet says whether a request or a reply follows. A frame that is accepted must read back
+/// from its encoding. The same bytes are also a stream of frames, with or without checksums, in pieces, which must give
+/// the same result as in one piece.
 pub fn mpa(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else {
         return;
@@ -69,11 +69,11 @@ fn deframed(bytes: &[u8], crc: bool, piece: usize) -> (Vec<Vec<u8>>, bool) {
     (whole, false)
 }
 
-/// A whole endpoint behind its handshake: first octet, its kind (1 checksums, 2 initiator, 4 reads
-/// offered); then the stream of the peer, with correct framing made up: one octet for the length of
-/// each ULPDU in units of 4, less 2, then its bytes. 8: the stream as it is.
+/// A whole endpoint after its handshake. First octet: its kind (1 checksums, 2 initiator, 4 reads offered, 8 raw). Then
+/// the peer's stream, for which correct framing is made up: one octet for the length of each ULPDU in units of 4, less
+/// 2, then its bytes. With 8, the stream as it is.
 ///
-/// What is out of bounds stays as it was, queues are bounded, and the end is the end.
+/// Checks that memory out of bounds is unchanged, that queues are bounded, and that nothing happens after the end.
 pub fn endpoint(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else {
         return;
@@ -136,7 +136,7 @@ fn with_framing(mut bytes: &[u8], crc: bool) -> Vec<u8> {
     stream
 }
 
-/// Memory of the endpoint that the peer must not change, and counts.
+/// Memory of the endpoint that the peer must not change, and counters.
 struct Watched {
     region: Arc<crate::memory::Region>,
     arena: Arc<Arena>,

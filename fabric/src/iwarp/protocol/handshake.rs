@@ -1,32 +1,32 @@
-//! What the two sides of a connection agree on (RFC 5044 section 7.1, RFC 6581).
+//! The agreement of the two sides of a connection (RFC 5044 section 7.1, RFC 6581).
 
 use super::endpoint::Agreed;
 use super::mpa::{Enhanced, Frame, FrameKind};
 use crate::fabric::REFUSED;
 
-/// RDMA Reads that a side has under way, or takes, at most (as Linux's `siw`).
+/// The most RDMA Reads that a side has under way or accepts (as in Linux's `siw`).
 const READS_MAX: u32 = 128;
 
-/// RDMA Reads that a peer of revision 1 is taken to accept: it does not say.
+/// The number of RDMA Reads that a peer of revision 1, which does not say, is assumed to accept.
 const READS_UNSAID: u32 = 1;
 
 /// What one side wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Checksums.
+    /// Whether it wants checksums.
     pub crc: bool,
-    /// RDMA Reads that it takes at a time.
+    /// The most RDMA Reads that it accepts at a time.
     pub inbound_reads: u32,
-    /// RDMA Reads that it wants under way at a time.
+    /// The most RDMA Reads that it wants under way at a time.
     pub outbound_reads: u32,
-    /// Longest frame that the path carries in one piece, in bytes.
+    /// The longest frame that the path carries in one piece, in bytes.
     pub frame_max: usize,
 }
 
-/// Why a reply makes no connection.
+/// Why a reply does not make a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// The peer refused, perhaps with a reason.
+    /// The peer refused, for this reason, which may be empty.
     #[error("{REFUSED}{0}")]
     Refused(String),
     /// A request of revision 2 has a reply of revision 2 with the same parts.
@@ -50,7 +50,7 @@ pub fn request(wishes: &Wishes, private_data: &[u8]) -> Frame {
     }
 }
 
-/// What an initiator learns from the reply.
+/// The agreement that an initiator learns from the reply.
 pub fn agree(wishes: &Wishes, reply: &Frame) -> Result<Agreed, HandshakeError> {
     if reply.reject {
         let reason = String::from_utf8_lossy(&reply.private_data);
@@ -73,7 +73,7 @@ pub fn agree(wishes: &Wishes, reply: &Frame) -> Result<Agreed, HandshakeError> {
     })
 }
 
-/// The reply of a responder, and what is agreed by it. Revision and parts are the request's.
+/// A responder's reply, and the agreement. Revision and parts are those of the request.
 pub fn accept(wishes: &Wishes, request: &Frame, private_data: &[u8]) -> (Frame, Agreed) {
     let crc = wishes.crc || request.crc;
     let outbound_reads = match &request.enhanced {

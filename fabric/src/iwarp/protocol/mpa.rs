@@ -8,16 +8,16 @@
 //!                 <---------------- FPDUs from now on
 //! ```
 
-/// Bytes of a handshake frame before its private data (RFC 5044 section 7.1.1).
+/// Length in bytes of a handshake frame before its private data (RFC 5044 section 7.1.1).
 pub const HEAD_BYTES: usize = 20;
 
-/// Most private data of a handshake frame, with the enhanced part (RFC 5044 section 7.1.1).
+/// The longest private data of a handshake frame, including the enhanced part (RFC 5044 section 7.1.1).
 pub const PRIVATE_MAX: usize = 512;
 
-/// Bytes of the checksum behind a ULPDU, there with or without one.
+/// Length in bytes of the checksum field after a ULPDU, which is there with and without checksums.
 pub const CRC_BYTES: usize = 4;
 
-/// Bytes that frame a ULPDU, without padding: its length in front, the CRC behind.
+/// Bytes around a ULPDU, without padding: its length before it, the CRC after it.
 pub const FRAMING_BYTES: usize = 6;
 
 /// What is wrong with the frames of a peer.
@@ -29,7 +29,7 @@ pub enum MpaError {
     /// Neither revision 1 nor 2, or the enhanced part at revision 1.
     #[error("MPA revision {0} is not spoken here")]
     Revision(u8),
-    /// More private data than RFC 5044 allows, or less than the enhanced part takes.
+    /// The private data is longer than RFC 5044 allows, or shorter than the enhanced part.
     #[error("private data of {0} bytes")]
     PrivateData(usize),
     /// Markers are not supported (RFC 5044 section 7.1.1 lets a peer refuse them).
@@ -126,7 +126,7 @@ impl Frame {
     }
 }
 
-/// Takes a handshake frame from a stream, and not one byte more than that.
+/// Reads a handshake frame from a stream, and not one byte beyond it.
 #[derive(Debug)]
 pub struct FrameReader {
     kind: FrameKind,
@@ -144,20 +144,20 @@ impl FrameReader {
         }
     }
 
-    /// Bytes that it needs yet, for all that it knows now.
+    /// Number of bytes that it still needs, as far as is known now.
     pub fn missing(&self) -> usize {
         self.wanted - self.bytes.len()
     }
 
-    /// Takes bytes of the stream; those beyond [`FrameReader::missing`] are left. Gives how many
-    /// it took, and the frame with its last byte.
+    /// Processes bytes of the stream, but none beyond [`FrameReader::missing`]. Returns how many, and the frame with
+    /// its last byte.
     pub fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Frame>), MpaError> {
         let mut used = 0;
         loop {
             let taken = self.missing().min(input.len() - used);
             self.bytes.extend_from_slice(&input[used..used + taken]);
             used += taken;
-            // Nonsense is noticed with its first byte.
+            // Garbage is noticed at its first byte.
             let known = self.bytes.len().min(16);
             if self.bytes[..known] != self.kind.key()[..known] {
                 return Err(MpaError::Key);
@@ -209,7 +209,7 @@ impl FrameReader {
     }
 }
 
-/// Padding behind a ULPDU: with its length field it fills whole words (RFC 5044 section 4).
+/// Padding after a ULPDU. With its length field and the padding, it fills whole words (RFC 5044 section 4).
 pub fn padding(ulpdu: usize) -> usize {
     (2 + ulpdu).wrapping_neg() % 4
 }
@@ -219,18 +219,18 @@ pub fn checksum(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).to_le_bytes()
 }
 
-/// What comes out of a stream of frames.
+/// A piece of a stream of frames.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Deframed<'a> {
     /// More bytes are needed.
     Nothing,
-    /// A ULPDU of so many bytes begins.
+    /// A ULPDU of this many bytes begins.
     Begin(usize),
     /// Its next bytes.
     Bytes(&'a [u8]),
-    /// Its frame is over.
+    /// Its frame is complete.
     End,
-    /// A ULPDU as a whole, whose checksum is right.
+    /// A whole ULPDU, whose checksum is right.
     Whole(&'a [u8]),
 }
 
@@ -241,8 +241,8 @@ enum State {
     Trailer,
 }
 
-/// Takes frames apart, wherever they are split. With checksums nothing is given out before its
-/// frame's is right; without, bytes are given out as they come.
+/// Parses frames, wherever the stream is split. With checksums, nothing of a frame is returned before its checksum is
+/// verified. Without, bytes are returned as they come.
 #[derive(Debug)]
 pub struct Deframer {
     crc: bool,
@@ -250,12 +250,12 @@ pub struct Deframer {
     /// The length field, while it is incomplete.
     head: [u8; 2],
     have: usize,
-    /// Bytes of the present part that have not come.
+    /// Number of missing bytes of the present part.
     left: usize,
     trailer: usize,
-    /// With checksums: the beginning of a frame that has not come as a whole.
+    /// With checksums: the beginning of an incomplete frame.
     held: Vec<u8>,
-    /// Whether `held` has been given out.
+    /// Whether `held` has been returned.
     given: bool,
 }
 
@@ -282,7 +282,7 @@ impl Deframer {
             && (self.held.is_empty() || self.given)
     }
 
-    /// Bytes of the present ULPDU that have not come and may be taken as they come.
+    /// Number of missing bytes of the present ULPDU that may be used as they come.
     pub fn body_left(&self) -> usize {
         match self.state {
             State::Body if !self.crc => self.left,
@@ -290,7 +290,7 @@ impl Deframer {
         }
     }
 
-    /// So many of them have come another way.
+    /// This many of them have come another way.
     pub fn skip(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.body_left());
         self.left -= bytes;
@@ -299,7 +299,7 @@ impl Deframer {
         }
     }
 
-    /// The next piece, and how many bytes of `input` it took.
+    /// The next piece, and how many bytes of `input` were processed.
     pub fn next<'a>(&'a mut self, input: &'a [u8]) -> Result<(usize, Deframed<'a>), MpaError> {
         if self.crc {
             return self.next_whole(input);
@@ -376,7 +376,7 @@ impl Deframer {
 /// Memory that a deframer keeps between two frames, in bytes.
 const HELD_KEPT: usize = 8 << 10;
 
-/// Length of the frame that begins here, if its length field is there.
+/// Length of the frame that begins here, if its length field is complete.
 fn frame_length(bytes: &[u8]) -> Option<usize> {
     let (head, _) = bytes.split_first_chunk::<2>()?;
     let ulpdu = usize::from(u16::from_be_bytes(*head));

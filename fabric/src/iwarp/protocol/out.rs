@@ -1,4 +1,4 @@
-//! What a stream has to send: frames, most of them copied, some with payload in an arena.
+//! The bytes that a stream has to send: frames, most of them copied, some with payload in an arena.
 
 use super::ddp::{Header, LAST, SegmentTarget};
 use super::mpa;
@@ -7,21 +7,21 @@ use crate::memory::mapping::Mapping;
 use crate::sync::Arc;
 use std::collections::VecDeque;
 
-/// Memory that the queue keeps while it is empty, in bytes.
+/// Memory of an empty queue to keep, in bytes.
 const KEPT: usize = 256 << 10;
 
-/// Bytes that have left before the rest is moved to the front.
+/// Number of sent bytes after which the rest is moved to the front.
 const COMPACT: usize = 64 << 10;
 
 enum Chunk {
-    /// So many bytes of the buffer.
+    /// This many bytes of the buffer.
     Bytes(usize),
-    /// Bytes in an arena that stay as they are until they have left.
+    /// Bytes in an arena, which do not change until they have been sent.
     Memory {
         memory: Arc<Mapping>,
         at: usize,
         length: usize,
-        /// The post that is over with the last of them.
+        /// The post that ends with the last of them.
         ends: Option<u64>,
     },
 }
@@ -30,17 +30,17 @@ enum Chunk {
 pub struct Out {
     crc: bool,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that have left.
+    /// Number of bytes of the buffer that have been sent.
     head: usize,
     chunks: VecDeque<Chunk>,
-    /// Bytes of the first chunk that have left.
+    /// Number of bytes of the first chunk that have been sent.
     sent: usize,
     queued: usize,
-    /// The frame at the end of the queue, if more memory may follow in it.
+    /// The frame at the end of the queue, if more memory may be added to it.
     open: Option<Open>,
 }
 
-/// A frame of memory that nothing has followed yet, and of which nothing has left.
+/// A frame with memory, after which nothing is queued and of which nothing has been sent.
 struct Open {
     /// Where it begins in the buffer.
     start: usize,
@@ -63,7 +63,7 @@ impl Out {
         }
     }
 
-    /// Bytes that have not left.
+    /// Number of bytes that have not been sent.
     pub fn queued(&self) -> usize {
         self.queued
     }
@@ -84,7 +84,7 @@ impl Out {
         self.grown(start);
     }
 
-    /// Appends a frame whose payload stays where it is until it has left. Without checksums only.
+    /// Appends a frame whose payload stays in its place until it has been sent. Only without checksums.
     pub fn frame_of_memory(
         &mut self,
         header: &Header,
@@ -109,8 +109,8 @@ impl Out {
         }
     }
 
-    /// Bytes that may still follow in the last frame, if they belong to this place; at most `ulpdu_max` in a frame. What a
-    /// peer has to take apart is less then, and so is what one call has to gather.
+    /// Number of bytes that may still be added to the last frame, if they belong to this place. A frame has at most
+    /// `ulpdu_max`. Longer frames leave less to parse for the peer, and less to gather for a system call.
     pub fn room_behind(&self, tag: u32, offset: u64, ulpdu_max: usize) -> usize {
         match &self.open {
             Some(open) if (open.tag, open.next) == (tag, offset) => {
@@ -120,7 +120,7 @@ impl Out {
         }
     }
 
-    /// Lengthens the last frame, in which there is room. `last`: its message ends there.
+    /// Adds to the last frame, which has room. `last` says whether its message ends there.
     pub fn more_memory(
         &mut self,
         memory: &Arc<Mapping>,
@@ -143,7 +143,7 @@ impl Out {
         } else {
             *control & !LAST
         };
-        // Nothing has followed: the trailer is a chunk of its own.
+        // Nothing follows, so the trailer is its own chunk.
         self.buffer.truncate(self.buffer.len() - trailer);
         self.chunks.pop_back();
         self.queued -= trailer;
@@ -190,7 +190,7 @@ impl Out {
         self.buffer.extend_from_slice(&crc);
     }
 
-    /// Enters the bytes of the buffer from `start`.
+    /// Adds the bytes of the buffer from `start` on.
     fn grown(&mut self, start: usize) {
         self.open = None;
         let bytes = self.buffer.len() - start;
@@ -201,7 +201,7 @@ impl Out {
         }
     }
 
-    /// What is to be sent, in order.
+    /// The bytes to send, in order.
     pub fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
         let mut skip = self.sent;
         let mut at = self.head;
@@ -224,7 +224,7 @@ impl Out {
         })
     }
 
-    /// So many bytes have left; `ended` is told which posts are over.
+    /// This many bytes have been sent. `ended` hears which posts have ended.
     pub fn sent(&mut self, bytes: usize, mut ended: impl FnMut(u64)) {
         let mut left = bytes;
         self.queued -= bytes;
@@ -261,7 +261,7 @@ impl Out {
         }
     }
 
-    /// Drops everything; `ended` is told which posts never ended.
+    /// Drops everything. `ended` hears which posts never ended.
     pub fn clear(&mut self, mut ended: impl FnMut(u64)) {
         for chunk in self.chunks.drain(..) {
             if let Chunk::Memory { ends: Some(id), .. } = chunk {

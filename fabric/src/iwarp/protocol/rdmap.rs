@@ -45,7 +45,7 @@ impl Opcode {
         matches!(self, Opcode::Write | Opcode::ReadResponse)
     }
 
-    /// Whether it invalidates a tag of the receiver's.
+    /// Whether it invalidates a tag of the receiver.
     pub fn invalidates(self) -> bool {
         matches!(
             self,
@@ -60,15 +60,15 @@ pub const READ_REQUEST_BYTES: usize = 28;
 /// An RDMA Read Request (RFC 5040 section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Where the response goes, at its receiver: steering tag.
+    /// The sink: the receiver's steering tag.
     pub sink_tag: u32,
-    /// And offset.
+    /// The sink: the offset.
     pub sink_offset: u64,
-    /// How many bytes are read.
+    /// The length in bytes.
     pub length: u32,
-    /// What is read: steering tag.
+    /// The source: the steering tag.
     pub source_tag: u32,
-    /// And offset.
+    /// The source: the offset.
     pub source_offset: u64,
 }
 
@@ -84,7 +84,7 @@ impl ReadRequest {
         bytes
     }
 
-    /// Takes it apart: every combination of bits is a request.
+    /// Decodes a request. Every combination of bits is one.
     pub fn decode(bytes: &[u8; READ_REQUEST_BYTES]) -> ReadRequest {
         let number = |from: usize, to: usize| {
             bytes[from..to]
@@ -101,8 +101,8 @@ impl ReadRequest {
     }
 }
 
-/// What ends a stream: layer, error type and error code of a Terminate message
-/// (RFC 5040 section 4.8, RFC 5041 section 7.1, RFC 5044 section 8, RFC 6581 section 9.4).
+/// The reason for the end of a stream: layer, error type and error code of a Terminate message (RFC 5040 section 4.8,
+/// RFC 5041 section 7.1, RFC 5044 section 8, RFC 6581 section 9.4).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fatal {
     /// 0 RDMAP, 1 DDP, 2 MPA.
@@ -132,7 +132,7 @@ impl Fatal {
     pub const RDMAP_VERSION: Fatal = Fatal::new(0, 2, 0x05);
     /// Remote operation: an opcode that does not belong there.
     pub const UNEXPECTED_OPCODE: Fatal = Fatal::new(0, 2, 0x06);
-    /// Remote operation: a message that has not the length of its kind, or is cut off.
+    /// Remote operation: a message whose length does not match its kind, or that is cut off.
     pub const TRUNCATED: Fatal = Fatal::new(0, 2, 0xff);
     /// Tagged: no such tag.
     pub const WRITE_TAG: Fatal = Fatal::new(1, 1, 0x00);
@@ -157,8 +157,7 @@ impl Fatal {
     /// MPA: a wrong checksum.
     pub const CRC: Fatal = Fatal::new(2, 0, 0x02);
 
-    /// Whether a peer that says so refused an access to its memory. Some put the two nibbles of
-    /// layer and type the other way round.
+    /// Whether a peer that sends this refused an access to its memory. Some swap the nibbles of layer and type.
     pub fn is_protection(self) -> bool {
         matches!((self.layer, self.kind), (0, 1) | (1, 0) | (1, 1))
     }
@@ -187,8 +186,8 @@ const HAS_LENGTH: u8 = 0x80;
 const HAS_DDP: u8 = 0x40;
 const HAS_RDMAP: u8 = 0x20;
 
-/// A Terminate message (RFC 5040 section 4.8) about a segment of `segment_bytes` that began with
-/// `header`: of DDP, and for an RDMA Read Request also of RDMAP.
+/// A Terminate message (RFC 5040 section 4.8) about a segment of `segment_bytes` that began with `header`: that of DDP,
+/// and for an RDMA Read Request also that of RDMAP.
 pub fn terminate(fatal: Fatal, segment_bytes: usize, header: &[u8]) -> Vec<u8> {
     let mut bytes = vec![fatal.layer << 4 | fatal.kind, fatal.code, 0, 0];
     let ddp = header
@@ -207,7 +206,7 @@ pub fn terminate(fatal: Fatal, segment_bytes: usize, header: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a peer's Terminate message says; its headers are not looked at.
+/// The reason in a peer's Terminate message. Its headers are ignored.
 pub fn terminated(message: &[u8]) -> Option<Fatal> {
     match message {
         [kind, code, ..] => Some(Fatal::new(kind >> 4, kind & 0x0f, *code)),

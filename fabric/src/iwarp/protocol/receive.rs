@@ -1,4 +1,4 @@
-//! What comes from the peer: segments are checked, placed, and become completions.
+//! The receiving side: segments are checked and placed, and become completions.
 
 use super::ddp::{Header, SegmentTarget, UNTAGGED_BYTES, queue};
 use super::endpoint::{MESSAGE_MAX, flush};
@@ -10,13 +10,13 @@ use crate::memory::Target;
 use crate::memory::mapping::Mapping;
 use std::collections::VecDeque;
 
-/// Longest header, with an RDMA Read Request behind it.
+/// The longest header, including an RDMA Read Request.
 const HEADER_MAX: usize = UNTAGGED_BYTES + READ_REQUEST_BYTES;
 
-/// Bytes of a Terminate message that are looked at.
+/// Number of bytes of a Terminate message to look at.
 const TERMINATE_MAX: usize = 64;
 
-/// An RDMA Read of ours.
+/// An RDMA Read of this end.
 pub struct Reading {
     pub id: u64,
     pub target: Target,
@@ -31,14 +31,14 @@ pub struct Reading {
 /// An RDMA Read of the peer's.
 pub struct Serving {
     pub request: ReadRequest,
-    /// The segment that asked for it: headers alone.
+    /// The headers of the segment that asked for it.
     pub segment: [u8; HEADER_MAX],
     pub done: u32,
 }
 
-/// Where the payload of the present segment goes.
+/// The place of the present segment's payload.
 enum Placing {
-    /// Nowhere: its header is not complete, or there is none.
+    /// None: the header is incomplete, or there is no payload.
     Nothing,
     Write {
         tag: SteeringTag,
@@ -62,26 +62,26 @@ fn is_message(completion: &Completion) -> bool {
 /// The receiving half of an endpoint.
 pub struct Inbound {
     life: Life,
-    /// Nothing may be sent before the peer's first frame.
+    /// Whether nothing may be sent before the peer's first frame.
     mute: bool,
     inbound_reads: u32,
     pub receives: u32,
     pub tags: Tags,
-    /// Ours, in the order of their requests.
+    /// This end's RDMA Reads, in the order of their requests.
     pub reads: VecDeque<Reading>,
-    /// The peer's, in the order of their requests.
+    /// The peer's RDMA Reads, in the order of their requests.
     pub serving: VecDeque<Serving>,
     pub completions: VecDeque<Completion>,
-    /// The message that is being assembled, or was polled.
+    /// The message that is being assembled or was polled.
     message: Vec<u8>,
-    /// The message has been given to the user.
+    /// Whether the message has been polled.
     delivered: bool,
-    /// A message has begun and not ended.
+    /// Whether a message has begun and not ended.
     assembling: bool,
-    /// Numbers that the next messages must have.
+    /// The numbers that the next messages must have.
     send_number: u32,
     read_number: u32,
-    /// ULPDU bytes of the present segment, in total and those that have not come.
+    /// Number of ULPDU bytes of the present segment: all, and the missing ones.
     segment: usize,
     left: usize,
     header: [u8; HEADER_MAX],
@@ -142,7 +142,7 @@ impl Inbound {
         !self.completions.is_empty()
     }
 
-    /// Whether more bytes may be taken: one message is held at a time, until the next poll.
+    /// Whether more bytes may be processed. One message is kept until the next poll.
     pub fn is_hungry(&self) -> bool {
         !self.is_over() && !self.delivered && self.completions.is_empty()
     }
@@ -164,14 +164,14 @@ impl Inbound {
         self.completions.remove(mine)
     }
 
-    /// The message that was polled is needed no more.
+    /// The polled message is no longer needed.
     fn release(&mut self) {
         if std::mem::take(&mut self.delivered) {
             self.message.clear();
         }
     }
 
-    /// Ends the stream; what was read fails.
+    /// Ends the stream. Pending reads fail.
     pub fn end(&mut self, fatal: Option<Fatal>) {
         if self.is_over() {
             return;
@@ -198,7 +198,7 @@ impl Inbound {
         }
     }
 
-    /// Takes a piece of the stream.
+    /// Processes a piece of the stream.
     pub fn take(&mut self, piece: Deframed<'_>) -> Result<(), Fatal> {
         match piece {
             Deframed::Nothing => Ok(()),
@@ -222,7 +222,7 @@ impl Inbound {
         self.placing = Placing::Nothing;
     }
 
-    /// Bytes of a header that are known to be needed.
+    /// Number of bytes of a header that are known to be needed.
     fn wanted(&self) -> usize {
         match self.header[..self.have] {
             [control, rdmap, ..] => {
@@ -274,7 +274,7 @@ impl Inbound {
         let length = self.left;
         if header.opcode == Opcode::Write {
             if length == 0 {
-                // An empty one is not checked (RFC 5040 section 5.2), and says hello (RFC 6581).
+                // An empty RDMA Write is not checked (RFC 5040 section 5.2). It announces the initiator (RFC 6581).
                 return Ok(Placing::Nothing);
             }
             let tag = SteeringTag(tag);
@@ -351,7 +351,7 @@ impl Inbound {
         }
     }
 
-    /// Takes an RDMA Read Request (RFC 5040 section 5.3).
+    /// Handles an RDMA Read Request (RFC 5040 section 5.3).
     fn serve_read(&mut self) -> Result<(), Fatal> {
         let mut request = [0; READ_REQUEST_BYTES];
         request.copy_from_slice(&self.header[UNTAGGED_BYTES..]);
@@ -378,7 +378,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// Where the next bytes of the present segment's payload belong, if that is memory that a tag or a read names.
+    /// The place of the next bytes of the present segment's payload, if that is memory that a tag or a read names.
     pub fn landing(&self) -> Option<(&Mapping, usize)> {
         match &self.placing {
             Placing::Write { tag, target, at } if self.tags.holds(*tag) => {
@@ -392,7 +392,7 @@ impl Inbound {
         }
     }
 
-    /// So many bytes have been put there.
+    /// This many bytes have been put there.
     pub fn landed(&mut self, bytes: usize) {
         self.left -= bytes;
         match &mut self.placing {
@@ -413,7 +413,7 @@ impl Inbound {
         match &mut self.placing {
             Placing::Nothing => {}
             Placing::Write { tag, target, at } => {
-                // It may have gone since the segment began.
+                // The tag may have been invalidated since the segment began.
                 if !self.tags.holds(*tag) {
                     return Err(Fatal::WRITE_TAG);
                 }
@@ -437,12 +437,12 @@ impl Inbound {
         Ok(())
     }
 
-    /// The present segment is over.
+    /// The present segment is complete.
     fn finish(&mut self) -> Result<(), Fatal> {
         let Some(header) = self.present else {
             return Err(Fatal::TRUNCATED);
         };
-        // It holds on to memory.
+        // It keeps memory alive.
         self.placing = Placing::Nothing;
         self.mute = false;
         if !header.last {
@@ -482,7 +482,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The peer ends the stream, perhaps because of a read of ours: they fail in order.
+    /// The peer ends the stream, perhaps because of a read of this end. Reads fail in order.
     fn terminated(&mut self) {
         let fatal = rdmap::terminated(&self.terminate);
         let fault = match fatal {

@@ -1,4 +1,4 @@
-//! The steering tags of a stream: what the peer may read and write.
+//! The steering tags of a stream: the memory that the peer may read and write.
 
 use super::rdmap::Fatal;
 use crate::fabric::{Access, SteeringTag};
@@ -8,7 +8,7 @@ use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::io;
 
-/// Most tags of a stream.
+/// The most tags of a stream.
 const TAGS_MAX: usize = 1 << 16;
 
 /// What a tag names.
@@ -21,28 +21,28 @@ pub enum TaggedMemory {
         offset: usize,
         /// Its length in bytes.
         length: usize,
-        /// What the peer may do.
+        /// The peer's access.
         access: Access,
     },
-    /// Memory of an arena, to be read only.
+    /// Memory of an arena, read-only.
     Exposed(Arc<Mapping>),
 }
 
-/// Why a peer may not do what it asks for.
+/// Why the peer's request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No such tag.
     Tag,
-    /// Beyond its memory.
+    /// The range exceeds the tag's memory.
     Bounds,
-    /// Beyond 2^64.
+    /// The range exceeds 2^64.
     Wrap,
-    /// It does not give that right.
+    /// The tag does not grant this access.
     Rights,
 }
 
 impl Refusal {
-    /// As told to a peer that reads.
+    /// The error code for a peer that reads.
     pub fn of_read(self) -> Fatal {
         match self {
             Refusal::Tag => Fatal::READ_TAG,
@@ -52,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// As told to a peer that writes.
+    /// The error code for a peer that writes.
     pub fn of_write(self) -> Fatal {
         match self {
             Refusal::Tag => Fatal::WRITE_TAG,
@@ -65,29 +65,29 @@ impl Refusal {
 
 #[derive(Default)]
 struct Slot {
-    /// Last 8 bits of the tag; others at each use of the slot.
+    /// The low 8 bits of the tag, which differ at each use of the slot.
     key: u8,
     memory: Option<TaggedMemory>,
-    /// What was bound for the peer to write, and has not come.
+    /// Number of bytes that were bound for the peer to write and have not come.
     due: usize,
-    /// Some of that has come.
+    /// Whether some of them have come.
     begun: bool,
 }
 
-/// The tags: 24 bits that find a slot, 8 bits that tell its uses apart.
+/// The tags. 24 bits find a slot, and 8 bits distinguish its uses.
 #[derive(Default)]
 pub struct Tags {
     slots: Vec<Slot>,
-    /// First in, first out, so that a key comes again as late as it can.
+    /// First in, first out, so that a tag is reused as late as possible.
     free: VecDeque<u32>,
-    /// What is due of all slots.
+    /// Number of due bytes of all slots.
     due: usize,
-    /// What is due of the slots that have begun.
+    /// Number of due bytes of the slots that have begun.
     under_way: usize,
 }
 
 impl Tags {
-    /// Names memory that is made once its tag is known.
+    /// Names memory that is created once its tag is known.
     pub fn enter(
         &mut self,
         memory: impl FnOnce(SteeringTag) -> io::Result<TaggedMemory>,
@@ -126,7 +126,7 @@ impl Tags {
         (u32::from(slot.key) == tag.0 & 0xff && slot.memory.is_some()).then_some(index)
     }
 
-    /// So many bytes are bound under a tag for the peer to write, which it will probably do.
+    /// This many bytes are bound under a tag, and the peer will probably write them.
     pub fn expect(&mut self, tag: SteeringTag, bytes: usize) {
         if let Some(index) = self.index(tag) {
             let slot = &mut self.slots[index];
@@ -135,7 +135,7 @@ impl Tags {
         }
     }
 
-    /// So many bytes have come under a tag.
+    /// This many bytes have come under a tag.
     pub fn came(&mut self, tag: SteeringTag, bytes: usize) {
         let Some(index) = self.index(tag) else {
             return;
@@ -150,22 +150,22 @@ impl Tags {
         self.under_way -= less;
     }
 
-    /// Bytes that were bound for the peer to write and have not come.
+    /// Number of bytes that were bound for the peer to write and have not come.
     pub fn due(&self) -> usize {
         self.due
     }
 
-    /// Bytes that are probably on their way: the rest of what has begun to come.
+    /// Number of bytes that are probably under way: the rest of what has begun to arrive.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Whether there is such a tag.
+    /// Whether the tag exists.
     pub fn holds(&self, tag: SteeringTag) -> bool {
         self.index(tag).is_some()
     }
 
-    /// Where `length` bytes lie, if the peer may use them so.
+    /// Where `length` bytes lie, if the peer has this access to them.
     pub(crate) fn find(
         &self,
         tag: SteeringTag,
@@ -199,7 +199,7 @@ impl Tags {
         })
     }
 
-    /// Forgets a tag. `false`: there is none such.
+    /// Removes a tag. Returns `false` if there is none.
     pub fn remove(&mut self, tag: SteeringTag) -> bool {
         let Some(index) = self.index(tag) else {
             return false;
@@ -216,7 +216,7 @@ impl Tags {
         true
     }
 
-    /// Forgets a tag because the peer says so. `false`: it may not.
+    /// Removes a tag at the peer's request. Returns `false` if the peer may not do that.
     pub fn remove_remotely(&mut self, tag: SteeringTag) -> bool {
         let region = self.index(tag).is_some_and(|index| {
             matches!(self.slots[index].memory, Some(TaggedMemory::Region { .. }))

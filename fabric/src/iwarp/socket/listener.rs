@@ -20,19 +20,19 @@ use std::sync::Arc;
 /// Number of the listening socket among the events.
 const DOOR: u64 = 0;
 
-/// Connections taken from the kernel at a time.
+/// The most connections that are accepted from the kernel at a time.
 const ACCEPT_BURST: u32 = 16;
 
-/// Events of one look.
+/// The most events of one look.
 const EVENTS: usize = 64;
 
-/// Time between two looks that no event asks for: for a caller that polls and never waits.
+/// Time between two looks that no event asks for, for a caller that polls and never waits.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
-/// RDMA Reads that a server wants to have under way at a connection.
+/// Number of RDMA Reads that a server wants to have under way on a connection.
 const OUTBOUND_READS: u32 = 128;
 
-/// A connection whose request has not come as a whole.
+/// A connection whose request is incomplete.
 struct Pending {
     socket: TcpStream,
     peer: SocketAddr,
@@ -40,31 +40,32 @@ struct Pending {
     deadline: Nanos,
 }
 
-/// What a connection in the making came to.
+/// The result of a look at a pending connection.
 enum Step {
     Waits,
     Asks(Frame),
     Over,
 }
 
-/// Takes connections on a TCP port.
+/// Accepts connections on a TCP port.
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     limits: Limits,
     /// The listening socket and the pending connections.
     door: OwnedFd,
-    /// The listening socket may have a connection.
+    /// Whether the listening socket may have a connection.
     knocked: bool,
     pause: Pause,
-    /// In the order of their arrival, which is that of their deadlines.
+    /// In the order of their arrival, which is also that of their deadlines.
     pending: BTreeMap<u64, Pending>,
     next: u64,
     asking: VecDeque<Incoming>,
     readiness: Arc<Readiness>,
-    /// One more holder for each connection.
+    /// Counts the connections: each holds a reference.
     places: Arc<()>,
-    /// The set that waits for us, and the bell that `door` rings: a set is told of it as long as there are events that nobody has looked at.
+    /// The set that waits for this listener, and the bell that `door` rings. The set is woken as long as there are
+    /// events at which nobody has looked.
     set: Option<(Arc<WakeSet>, Bell)>,
     look_next: Nanos,
 }
@@ -94,12 +95,12 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes new connections from the kernel.
+    /// Accepts new connections from the kernel.
     fn accept(&mut self, now: Nanos) -> io::Result<()> {
         self.pause.end(now);
         if !self.knocked || self.pause.until().is_some() {
@@ -115,7 +116,7 @@ impl Listener {
                     self.knocked = false;
                     return Ok(());
                 }
-                // The peer of a connection may have gone again.
+                // The peer of a connection may be gone already.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     self.pause.failed(now);
@@ -126,8 +127,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Begins a handshake. The oldest makes room if there are too many: those that mean it are
-    /// over within a round trip.
+    /// Begins a handshake. If there are too many, the oldest ends: a serious one completes within a round trip.
     fn admit(&mut self, socket: TcpStream, peer: SocketAddr, now: Nanos) {
         if Arc::strong_count(&self.places) > self.limits.connections as usize {
             tracing::debug!(%peer, "refused: there are too many connections");
@@ -155,7 +155,7 @@ impl Listener {
         self.step(number);
     }
 
-    /// Reads what has come of a request.
+    /// Reads the available part of a request.
     fn step(&mut self, number: u64) {
         let Some(pending) = self.pending.get_mut(&number) else {
             return;
@@ -167,7 +167,7 @@ impl Listener {
         let Some(pending) = self.pending.remove(&number) else {
             return;
         };
-        // From now on its events are those of the queue pair.
+        // From now on its events belong to the queue pair.
         let _ = epoll::delete(&self.door, &pending.socket);
         if let Step::Asks(request) = step {
             self.asking.push_back(Incoming {
@@ -203,7 +203,7 @@ impl Listener {
         }
     }
 
-    /// Ends the handshakes that take too long.
+    /// Ends handshakes that take too long.
     fn expire(&mut self, now: Nanos) {
         while let Some(first) = self.pending.first_entry()
             && first.get().deadline <= now
@@ -277,7 +277,7 @@ impl Pending {
         }
     }
 
-    /// A peer that speaks MPA is told that we do not speak its kind of it.
+    /// Tells a peer that speaks MPA that this end does not speak its variant.
     fn refuse(&self, error: MpaError) {
         if matches!(error, MpaError::Markers | MpaError::Revision(_)) {
             let reply = Frame {
@@ -293,7 +293,7 @@ impl Pending {
     }
 }
 
-/// Sends a reply, which fits the buffer of a fresh socket. `false`: the peer is gone.
+/// Sends a reply, which fits the buffer of a fresh socket. Returns `false` if the peer is gone.
 fn answer(socket: &TcpStream, reply: &Frame) -> bool {
     let bytes = reply.encode();
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -310,7 +310,7 @@ struct Parts {
 struct Incoming {
     request: Frame,
     peer: Peer,
-    /// Until it is answered.
+    /// Held until the request is answered.
     parts: Option<Parts>,
     crc: Crc,
 }
@@ -379,7 +379,7 @@ mod tests {
     use crate::fabric::Listener as _;
     use rustix::net::{Shutdown, shutdown};
 
-    /// What fails is told once, and then let be for a while.
+    /// A failure is reported once, and then the listener rests for a while.
     #[test]
     fn an_accept_that_fails_is_not_tried_again_at_once() {
         let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();

@@ -12,62 +12,64 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Bytes that one system call takes from the socket at first, and where those did not do.
+/// Number of bytes that one system call reads from the socket at first, and if that was not enough.
 const INPUT_BYTES: usize = 8 << 10;
 const INPUT_BYTES_MAX: usize = 128 << 10;
 
-/// Bytes that come with the rest of a payload that is received to where it belongs: the beginning of the next frame.
+/// Number of bytes to read together with the rest of a payload that goes directly to its place: the beginning of the
+/// next frame.
 const BEHIND_BYTES: usize = 64;
 
-/// Bytes that one poll takes from the socket, about, before it returns to its caller.
+/// Approximate number of bytes that one poll reads from the socket before it returns.
 const INPUT_BURST: usize = 4 * INPUT_BYTES_MAX;
 
-/// Times that a connection is armed without having been used before it gives its memory back.
+/// How often a connection is armed without having been used before it gives its memory back.
 const IDLE_ARMS: u32 = 16;
 
-/// Bytes that one call sends, at least, before the next connection has its turn.
+/// The least that one call sends before the next connection has its turn, in bytes.
 const OUTPUT_BURST: usize = if cfg!(test) { 16 << 10 } else { 2 << 20 };
 
-/// Bytes of a transfer under way that a sleeper is woken for, and how long it waits for so many. Each wake-up costs the
-/// sender more than it takes to send as much.
+/// Number of bytes of a transfer for which a sleeper is woken, and how long it waits for them. Each wake-up costs the
+/// sender more than sending that many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_TIME: Nanos = Nanos::from_micros(100);
 
-/// Bytes sent after which the length of TCP's segments is asked for again.
+/// Number of bytes sent after which the length of TCP's segments is read again.
 const SEGMENT_AFTER: usize = 1 << 20;
 
-/// Calls that throw away what still comes after the end.
+/// Number of calls that discard what still comes after the end.
 const DISCARDS: u32 = 16;
 
-/// How the socket's events are learned of.
+/// How a connection learns about the events of its socket.
 enum Watching {
-    /// Not at all, even if a set is woken by them: each poll looks.
+    /// Not at all, even if events wake a set. Each poll looks at the socket.
     Alone,
-    /// With the others of its listener.
+    /// Together with the other connections of its listener.
     Shared(Member),
 }
 
-/// What is known of the socket's input.
+/// What is known about the socket's input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Input {
-    /// The last read got all that was asked for.
+    /// The last read got everything that it asked for.
     More,
-    /// It got less: the next poll need not ask. An end may be behind, for which no event need follow: a thread asks before it sleeps.
+    /// The last read got less, so the next poll need not read. An end may follow, which need not cause an event: a
+    /// thread reads before it sleeps.
     Short,
-    /// Nothing is known since an event told of something.
+    /// An event has come since the last read.
     Told,
-    /// There was nothing, not even an end. An event tells of what comes.
+    /// There was nothing, not even an end. An event will report what comes.
     Empty,
 }
 
-/// What becomes of the queue of the endpoint.
+/// What happens to the queue of the endpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Output {
-    /// All that was flushed has been sent.
+    /// Everything that was flushed has been sent.
     Clear,
-    /// The rest is to be sent as soon as anything may be: no event tells when.
+    /// The rest is to be sent as soon as something may be; no event says when.
     Unsent,
-    /// The socket took less than there was. An event tells of room.
+    /// The socket took less than there was. An event will report room.
     Stuck,
 }
 
@@ -75,19 +77,19 @@ enum Output {
 pub struct Pair {
     socket: TcpStream,
     endpoint: Endpoint,
-    /// Of the socket, from `taken` to `filled` yet to be taken. Empty while idle.
+    /// Bytes of the socket. Those from `taken` to `filled` are not processed yet. Empty while idle.
     buffer: Vec<u8>,
     taken: usize,
     filled: usize,
     input: Input,
     output: Output,
-    /// No more comes.
+    /// No more input comes.
     ended: bool,
     closed: bool,
     idle_arms: u32,
-    /// Bytes that have to be there for a sleeper to be woken.
+    /// Number of bytes for which a sleeper is woken.
     low_water: usize,
-    /// Bytes to be sent before the length of segments is asked for again.
+    /// Number of bytes to send before the length of segments is read again.
     segment_in: usize,
     watching: Watching,
     readiness: Option<Arc<Readiness>>,
@@ -98,7 +100,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A connection whose handshake is over, on a non-blocking socket.
+    /// A connection whose handshake is complete, on a non-blocking socket.
     pub fn new(
         socket: TcpStream,
         agreed: &Agreed,
@@ -135,7 +137,7 @@ impl Pair {
         }
     }
 
-    /// What became of a post. Nobody may flush for what fills the queue.
+    /// The result of a post. The caller need not flush posts that fill the queue.
     fn posted(&mut self, posted: Result<Posted, PostError>) -> Result<Posted, PostError> {
         if posted == Err(PostError::Full) && self.output == Output::Clear {
             self.output = Output::Unsent;
@@ -143,7 +145,7 @@ impl Pair {
         posted
     }
 
-    /// The connection is over: nothing is posted any more.
+    /// The connection has ended, and nothing more is posted.
     fn close(&mut self, why: &dyn std::fmt::Display) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -161,7 +163,7 @@ impl Pair {
         }
     }
 
-    /// Asks whether an event has told of the socket, if one is waited for.
+    /// Checks whether an event has come for the socket, if one is awaited.
     fn listen(&mut self) {
         if self.input != Input::Empty && self.output != Output::Stuck {
             return;
@@ -175,7 +177,7 @@ impl Pair {
         }
     }
 
-    /// As [`Pair::listen`], ahead of a wait.
+    /// As [`Pair::listen`], before a wait.
     fn listen_before_wait(&mut self) {
         let told = match &mut self.watching {
             Watching::Alone => true,
@@ -196,7 +198,7 @@ impl Pair {
         }
     }
 
-    /// Whether a system call for input is worth it now.
+    /// Whether a system call for input is worthwhile now.
     fn is_due(&mut self) -> bool {
         match self.input {
             Input::More | Input::Told => true,
@@ -208,7 +210,8 @@ impl Pair {
         }
     }
 
-    /// Reads from the socket into the buffer, which is empty, or to where it belongs. How much.
+    /// Reads from the socket into the buffer, which is empty, or directly to the payload's place. Returns the number of
+    /// bytes.
     fn fill(&mut self) -> usize {
         if self.ended {
             return 0;
@@ -273,7 +276,7 @@ impl Pair {
         }
     }
 
-    /// Gives the endpoint what has come, up to the next completion.
+    /// Passes the input to the endpoint, up to the next completion.
     fn take(&mut self) {
         if self.taken < self.filled {
             self.taken += self.endpoint.receive(&self.buffer[self.taken..self.filled]);
@@ -294,7 +297,7 @@ impl Pair {
             Some(fatal) => self.end(&fatal),
             None => self.end(&"the stream is over"),
         }
-        // What the peer still sends must not make the kernel drop what it has not read yet.
+        // The peer may still send. That must not make the kernel drop what the peer has not read yet.
         let _ = shutdown(&self.socket, Shutdown::Write);
         self.discard();
         (self.taken, self.filled) = (0, 0);
@@ -311,7 +314,7 @@ impl Pair {
         }
     }
 
-    /// Sends what there is, as far as the socket takes it.
+    /// Sends as much as the socket takes.
     fn transmit(&mut self) {
         let mut left = OUTPUT_BURST;
         self.output = Output::Unsent;
@@ -329,7 +332,7 @@ impl Pair {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // What the peer sent before is read to its end.
+                    // Reads what the peer sent before, to its end.
                     self.close(&error);
                     break;
                 }
@@ -356,7 +359,7 @@ impl Pair {
         }
     }
 
-    /// Sleeps until there is something for the socket, or `timeout` has passed. False in the latter case.
+    /// Sleeps until there is something for the socket, or `timeout` has passed. Returns false in the latter case.
     fn sleep(&self, timeout: Option<Nanos>) -> bool {
         let mut flags = PollFlags::IN;
         if self.output == Output::Stuck {
@@ -370,7 +373,7 @@ impl Pair {
         poll(&mut [PollFd::new(&self.socket, flags)], timeout.as_ref()) != Ok(0)
     }
 
-    /// As [`QueuePair::arm`](crate::QueuePair::arm), for whoever sleeps by whatever low water there is.
+    /// As [`QueuePair::arm`](crate::QueuePair::arm), for a caller that sleeps with any low-water mark.
     fn is_quiet(&mut self) -> bool {
         if self.is_ready() {
             return false;
@@ -387,7 +390,7 @@ impl Pair {
         !self.is_ready() && (self.output == Output::Stuck || !was_stuck)
     }
 
-    /// Whether something may be sent that was flushed, or that is not the caller's.
+    /// Whether something may be sent that was flushed, or that does not come from the caller.
     fn owes(&self) -> bool {
         let due = match self.output {
             Output::Clear => self.endpoint.owes_answers(),
@@ -397,7 +400,7 @@ impl Pair {
         due && !self.closed && !self.endpoint.is_mute()
     }
 
-    /// Sends, reads, takes and answers until there is a completion, or nothing more to do.
+    /// Sends, reads, processes and answers until there is a completion, or nothing more to do.
     fn advance(&mut self) {
         self.listen();
         let mut due = self.taken < self.filled || self.is_due();
@@ -442,7 +445,7 @@ impl Drop for Pair {
             self.transmit();
         }
         let _ = shutdown(&self.socket, Shutdown::Write);
-        // A socket that is closed with bytes unread takes back what it has sent.
+        // A socket that is closed with unread bytes discards what it has sent.
         self.discard();
     }
 }

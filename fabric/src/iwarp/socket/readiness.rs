@@ -1,7 +1,7 @@
 //! Which of many connections have something to read, by one system call for all of them.
 //!
-//! A connection that was active lately is read directly. The others are only looked at after
-//! an event of theirs; a thread that waits for all of them waits for this one descriptor.
+//! A connection that was active recently is read directly. The others are only read after an event. A thread that waits
+//! for all of them waits for this one descriptor.
 
 use crate::wake::{Bell, EDGES, WakeSet};
 use rustix::event::{Timespec, epoll};
@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// Empty looks at idle connections for one system call, at least.
+/// Number of empty looks at idle connections per system call, at least.
 const LOOKS_MIN: u32 = 64;
 
-/// Empty looks after which the only active connection counts as idle.
+/// Number of empty looks after which even the only active connection counts as idle.
 const HOT_POLLS: u32 = 4096;
 
-/// Events of one system call.
+/// The most events of one system call.
 const EVENTS: usize = 64;
 
 #[derive(Default)]
@@ -31,9 +31,9 @@ pub struct Readiness {
     epoll: OwnedFd,
     members: Mutex<Members>,
     count: AtomicU32,
-    /// Looks since the last system call.
+    /// Number of looks since the last system call.
     looks: AtomicU32,
-    /// Members that are read directly.
+    /// Number of members that are read directly.
     hot: AtomicU32,
     /// The set that waits for all of them.
     set: OnceLock<(Weak<WakeSet>, Bell)>,
@@ -55,17 +55,18 @@ impl Readiness {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `set` be woken by the socket, together with all others of the listener. `None`: they
-    /// belong to another set.
+    /// Makes the socket wake `set`, together with all others of the listener. Returns `None` if they belong to another
+    /// set.
     pub fn join(
         self: &Arc<Self>,
         socket: BorrowedFd<'_>,
         set: &Arc<WakeSet>,
     ) -> io::Result<Option<Member>> {
         if self.set.get().is_none() {
-            // By edges: what active connections have taken directly stays in our epoll, and would end each wait at once.
+            // Edge-triggered: what active connections have read directly stays in this epoll, and would otherwise end
+            // each wait at once.
             let bell = set.add_edges(self.epoll.as_fd())?;
-            // Somebody else may have been quicker.
+            // Another thread may have been faster.
             let _ = self.set.set((Arc::downgrade(set), bell));
         }
         let same = self.set.get().and_then(|(known, _)| known.upgrade());
@@ -138,11 +139,11 @@ pub struct Member {
     readiness: Arc<Readiness>,
     number: u64,
     flag: Arc<AtomicBool>,
-    /// How often it is yet read directly without success.
+    /// How many more times it is read directly without success.
     polls_left: u32,
-    /// Waits of the set that are over.
+    /// Number of waits of the set that have ended.
     waits: Arc<AtomicU64>,
-    /// So many were over when the socket had nothing, not even an end.
+    /// Number of waits that had ended when the socket had nothing, not even an end.
     emptied: Option<u64>,
 }
 
@@ -155,8 +156,8 @@ impl Member {
         self.is_flagged()
     }
 
-    /// As [`Member::is_due`], ahead of a wait: events stay where they end it. Somebody else's that was taken here
-    /// would be told to a connection that has been armed already.
+    /// As [`Member::is_due`], before a wait: events stay where they end the wait. An event of another connection that
+    /// was taken here would be reported to a connection that has been armed already.
     ///
     /// Nor is a socket looked at again that had nothing after the last wait, and that nothing was read from since: what has
     /// come was told to both epolls. The set's gives it out in a wait alone, so in the next one, if ours still has it then.
@@ -168,7 +169,7 @@ impl Member {
         self.is_flagged()
     }
 
-    /// The socket had nothing, not even an end of the stream.
+    /// The socket had nothing, not even the end of the stream.
     pub fn emptied(&mut self) {
         self.emptied = Some(self.waits.load(Relaxed));
     }
@@ -185,7 +186,8 @@ impl Member {
         self.flag.load(Relaxed) && self.flag.swap(false, Relaxed)
     }
 
-    /// Something came: it is read directly for a while. The more such there are, the shorter.
+    /// Something came, so the socket is read directly for a while. The more such sockets there are, the shorter that
+    /// is.
     pub fn heat(&mut self) {
         if self.polls_left == 0 {
             self.readiness.hot.fetch_add(1, Relaxed);
@@ -194,9 +196,9 @@ impl Member {
         self.polls_left = (HOT_POLLS / hot / hot).max(1);
     }
 
-    /// Nothing more is to be told of this socket.
+    /// Ends the reports about this socket.
     pub fn leave(&self, socket: BorrowedFd<'_>) {
-        // It may have left by itself.
+        // It may have left already.
         let _ = epoll::delete(&self.readiness.epoll, socket);
     }
 }

@@ -8,8 +8,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Sends what the socket takes of the stretches, in one system call. The kernel has copied what
-/// it took when this returns.
+/// Sends as much of the ranges as the socket takes, in one system call. The kernel has copied those bytes when this
+/// returns.
 pub fn send<'a>(
     socket: BorrowedFd<'_>,
     stretches: impl Iterator<Item = Stretch<'a>>,
@@ -26,8 +26,8 @@ pub fn send<'a>(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives what has come, without waiting: `length` bytes at most to `at` of the memory, which must be writable, what is
-/// behind them into `rest`. How many in all.
+/// Receives without waiting: at most `length` bytes to `at` in the memory, which must be writable, and the bytes behind
+/// them into `rest`. Returns the total.
 pub fn receive(
     socket: BorrowedFd<'_>,
     memory: &Mapping,
@@ -54,7 +54,7 @@ pub fn receive(
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
-/// Makes the kernel report input to a poller only once there are at least `bytes` of it.
+/// Makes the kernel report input to a poller only when at least `bytes` of it are there.
 pub fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel reads a `c_int` from `value`, whose size it is told.
@@ -73,7 +73,7 @@ pub fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// Payload of a TCP segment of the connection, in bytes.
+/// Payload of the connection's TCP segments, in bytes.
 pub fn segment_max(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut value: libc::c_int = 0;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -93,7 +93,7 @@ pub fn segment_max(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-/// Bytes sent that the peer's kernel has not said it has.
+/// Number of sent bytes that the peer's kernel has not acknowledged.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> usize {
     let mut value: libc::c_int = 0;
     // SAFETY: the kernel writes a `c_int` to `value`.

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 impl QueuePair for Pair {
-    /// The room in the ring is the flow control.
+    /// The flow control is the room in the ring.
     fn post_receives(&mut self, _count: u32) {}
 
     #[inline]
@@ -133,7 +133,7 @@ impl QueuePair for Pair {
         }
     }
 
-    /// They are over at once.
+    /// These end at once.
     fn reads_max(&self) -> u32 {
         u32::MAX
     }
@@ -233,7 +233,7 @@ impl QueuePair for Pair {
         None
     }
 
-    /// What was posted lies in the ring, where the peer finds it after our end too.
+    /// Posted messages lie in the ring, where the peer finds them even after this end is gone.
     fn is_settled(&mut self) -> bool {
         true
     }
@@ -252,7 +252,7 @@ impl QueuePair for Pair {
     }
 
     fn arm(&mut self) -> bool {
-        // A pair that is in no wake set learns of the end of its peer here alone.
+        // A pair in no wake set learns only here that its peer has ended.
         if self.bell.as_ref().is_none_or(Bell::take) {
             self.take_wake_up();
         }
@@ -270,7 +270,7 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
-        // The socket itself ends this, as long as a packet is there or the peer has gone.
+        // The socket itself ends the wait while a packet is there or the peer is gone.
         if self.arm_ring() {
             let waited = self.socket.wait(timeout);
             self.take_wake_up();

@@ -1,4 +1,4 @@
-//! Memory that both ends use: the server makes all of it, and passes it on over the socket.
+//! Memory that both ends use. The server creates all of it, and passes it over the socket.
 
 use super::{Memory, Pair, REGISTER, Role};
 use crate::clock;
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 impl Pair {
-    /// The client learns of memory that the server has made.
+    /// The client learns of memory that the server has created.
     pub(super) fn learn(
         &mut self,
         packet: &Packet,
@@ -48,7 +48,7 @@ impl Pair {
                 [frames, marks, control],
             ) if self.memories.len() + 1 == arena as usize
                 && stamps == arena + 1
-                // The life word is a file, and cannot be sealed.
+                // The life word is in a file, which cannot be sealed.
                 && self.peer.has_power_over_us() =>
             {
                 let page = PageSize::new(u64::from(page)).map_err(|_| invalid())?;
@@ -71,7 +71,7 @@ impl Pair {
         }
     }
 
-    /// The server makes a region and passes it on.
+    /// The server creates a region and passes it on.
     pub(super) fn make_region(&mut self, length: u64, request: u32) -> io::Result<Arc<Region>> {
         let Role::Server {
             accounts,
@@ -184,7 +184,7 @@ fn map_all(fd: &OwnedFd) -> io::Result<Mapping> {
     map(fd, memfd::sealed_length(fd.as_fd())?, Protection::ReadOnly)
 }
 
-/// What has these tags begins at address 0.
+/// Memory with these tags begins at address 0.
 pub(super) fn exposed(arena: u32, stamps: u32) -> Exposed {
     let [arena, stamps] = [arena, stamps].map(|tag| Remote {
         tag: SteeringTag(tag),

@@ -1,4 +1,4 @@
-//! What is over: of what was posted, of what came, and of the connection.
+//! The completions: of posts, of messages, and of the connection.
 
 use super::{EVENTS, Event, Flight, Pair, What};
 use crate::clock::{self, Nanos};
@@ -9,16 +9,16 @@ use crate::verbs::queue::{DEPTH, Done, Side};
 use crate::verbs::waiting::Ready;
 use ibverbs_sys::ibv_wc_status;
 
-/// Empty looks between two looks for the end of the connection.
+/// Number of empty looks between two looks for the end of the connection.
 const LOOKS: u32 = 64;
 
-/// How long a device may take to let go of what it was told to do. It takes microseconds, or for ever if it is gone.
+/// How long a device may take to complete work requests. It takes microseconds, or for ever if it is gone.
 const FLUSH: Nanos = Nanos::from_millis(100);
 
 const GONE: &str = "the device has gone";
 
 impl Pair {
-    /// Takes what has come, and what is over.
+    /// Processes messages and completions.
     pub(super) fn look(&mut self) {
         if self.closed {
             return;
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    /// Looks for messages; whether there may be more.
+    /// Looks for messages. Returns whether there may be more.
     pub(super) fn gather(&mut self) -> bool {
         let mut failed = None;
         let (receives, events) = (&mut self.receives, &mut self.events);
@@ -88,8 +88,8 @@ impl Pair {
         }
     }
 
-    /// All flights up to this one are over; but for RDMA Reads, whose end comes by itself: on iWARP after those of what was
-    /// posted behind them, which are over when TCP has been told.
+    /// All work requests up to this one have ended, except RDMA Reads, which are reported by themselves: on iWARP after
+    /// later posts, which end when TCP has accepted them.
     fn landed(&mut self, done: Done) {
         let mut reading = Vec::new();
         while let Some(flight) = self.flights.pop_front() {
@@ -123,8 +123,8 @@ impl Pair {
         self.events.push_back(Event::Over(completion));
     }
 
-    /// The connection is over because the device failed to do something. What fails when a device goes may be seen before
-    /// RDMA-CM tells why, so the device is asked whether it is still there.
+    /// The connection has ended because the device failed to do something. Such failures may show before RDMA-CM
+    /// reports that the device has gone, so ask the device whether it is still there.
     pub(super) fn close_failed(&mut self, why: &dyn std::fmt::Display) {
         if self.closed {
             return;
@@ -135,7 +135,7 @@ impl Pair {
         }
     }
 
-    /// The connection is over. What came before stays to be polled.
+    /// The connection has ended. Earlier messages can still be polled.
     pub(super) fn close(&mut self, why: &dyn std::fmt::Display) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -145,7 +145,7 @@ impl Pair {
         self.reap();
         self.queue.fail();
         self.drain();
-        // Of the rest the device was not told, or it is gone.
+        // The device was not told about the rest, or it is gone.
         while let Some(flight) = self.flights.pop_front() {
             self.tell(&flight.what, Err(Fault::Flushed));
             self.left.push(flight.kept);
@@ -153,7 +153,8 @@ impl Pair {
         self.id.disconnect();
     }
 
-    /// Waits until the device has ended all that uses memory of the caller's, who may use it again once that is told.
+    /// Waits until the device has ended everything that uses the caller's memory, which the caller may reuse after that
+    /// report.
     fn drain(&mut self) {
         let posted = self.next - self.chain.len() as u64;
         let until = clock::now() + FLUSH;

@@ -1,4 +1,4 @@
-//! What RPC-over-RDMA connections are given, and what is counted of them.
+//! The configuration and the counters of RPC-over-RDMA connections.
 
 use odafs_common::rpcrdma::{AdaptiveGrants, GrantPolicy, SPARE_RECEIVES};
 use odafs_fabric::QueuePair;
@@ -13,29 +13,29 @@ use crate::registration::{RegistrationConfig, RegistrationCounters};
 pub struct RdmaConfig {
     /// Credits of each connection.
     pub credits: Credits,
-    /// Longest call that is taken, what is read of it included, in bytes.
+    /// The longest call, including the data that is read, in bytes.
     pub message_bytes_max: u32,
-    /// Calls of one connection whose data is being read at a time.
+    /// The most calls of one connection whose data is being read at a time.
     pub pulls_max: usize,
     /// A call whose data has not come within this time ends its connection.
     pub pull_time_max: Nanos,
-    /// A call that has waited for memory for its data for so long ends its connection: the client repeats its calls then.
+    /// A call that has waited this long for memory for its data ends its connection. The client then repeats its calls.
     pub memory_time_max: Nanos,
-    /// The Read-Read design, for clients that ask for it.
+    /// Whether to use the Read-Read design with clients that ask for it.
     pub read_read: bool,
-    /// Replies of one connection that wait to be fetched in it.
+    /// The most replies of one connection that wait to be fetched in that design.
     pub exposures_max: u32,
-    /// How long they wait.
+    /// How long such replies wait.
     pub done_time_max: Nanos,
-    /// Calls to the client that may be under way on its connection, if it grants as many (RFC 8167).
+    /// The most calls to the client in flight on its connection, if it grants as many (RFC 8167).
     pub reverse_credits: u32,
-    /// Memory for what is read, and for replies that wait to be fetched.
+    /// The memory for data that is read, and for replies that wait to be fetched.
     pub registration: RegistrationConfig,
 }
 
 impl RdmaConfig {
-    /// Receives that a connection may have posted at a time: those that its credits promise, one for each reply that waits
-    /// to be fetched and for each call to the client, and one to spare.
+    /// The most receives that a connection may have posted at a time: those that its credits promise, one for each
+    /// reply that waits to be fetched and for each call to the client, and a spare one.
     pub fn receives_max(&self) -> u32 {
         let beside = self.beside_calls() + self.reverse_credits;
         self.credits.max().saturating_add(beside)
@@ -51,9 +51,9 @@ impl RdmaConfig {
         exposed + SPARE_RECEIVES
     }
 
-    /// Credits of a connection: no more than it has receives for.
+    /// Credits of a connection, at most as many as it has receives.
     pub(in crate::engine) fn credits_on(&self, qp: &dyn QueuePair) -> Credits {
-        let beside = self.beside_calls() + self.reverse_credits;
+        let beside = self.beside_calls();
         self.credits
             .at_most(qp.receives_max().saturating_sub(beside).max(1))
     }
@@ -70,7 +70,7 @@ impl Default for RdmaConfig {
     fn default() -> Self {
         RdmaConfig {
             credits: Credits::default(),
-            // 1 MiB of data and what is around it.
+            // 1 MiB of data and its headers.
             message_bytes_max: (1 << 20) + (64 << 10),
             pulls_max: 32,
             pull_time_max: Nanos::from_secs(30),
@@ -85,16 +85,16 @@ impl Default for RdmaConfig {
     }
 }
 
-/// How many calls a client may have under way.
+/// The number of calls that a client may have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credits {
-    /// As many, always.
+    /// Always this many.
     Fixed(u32),
-    /// By what clients ask for and what there is for each ("Optimizing OpenSolaris NFS over RDMA", figure 11).
+    /// By what clients ask for and how many clients there are ("Optimizing OpenSolaris NFS over RDMA", figure 11).
     Adaptive {
-        /// Of all clients together.
+        /// The credits of all clients together.
         all: u32,
-        /// Of one.
+        /// The most credits of one client.
         max: u32,
     },
 }
@@ -113,7 +113,7 @@ impl Credits {
         }
     }
 
-    /// The same, but no more than so many for one client.
+    /// The same, but at most this many for one client.
     fn at_most(self, most: u32) -> Credits {
         match self {
             Credits::Fixed(credits) => Credits::Fixed(credits.min(most)),
@@ -124,7 +124,7 @@ impl Credits {
         }
     }
 
-    /// What holds while there are so many clients.
+    /// The credits with this many clients.
     pub(in crate::engine) fn policy(self, clients: usize) -> GrantPolicy {
         match self {
             Credits::Fixed(credits) => GrantPolicy::Fixed(credits),
@@ -137,7 +137,7 @@ impl Credits {
     }
 }
 
-/// What the RPC-over-RDMA connections of an engine came to.
+/// The counters of the RPC-over-RDMA connections of an engine.
 #[derive(Debug, Default)]
 pub struct RdmaCounters {
     /// Connections at present.
@@ -156,15 +156,15 @@ pub struct RdmaCounters {
     pub exposed: AtomicU64,
     /// Bytes of those replies.
     pub exposed_bytes: AtomicU64,
-    /// `RDMA_DONE` taken.
+    /// Number of `RDMA_DONE` messages.
     pub dones: AtomicU64,
     /// Replies that were not fetched in time.
     pub done_timeouts: AtomicU64,
-    /// Messages that were no header that is taken: answered by `RDMA_ERROR`.
+    /// Messages without a valid header, which were answered by `RDMA_ERROR`.
     pub malformed: AtomicU64,
     /// Messages that were ignored.
     pub ignored: AtomicU64,
-    /// Replies for which the client had brought no room.
+    /// Replies for which the client had provided no room.
     pub overruns: AtomicU64,
     /// RDMA Reads that failed.
     pub faults: AtomicU64,

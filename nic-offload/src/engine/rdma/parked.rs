@@ -10,7 +10,7 @@ use super::config::count;
 use super::pull::Arrived;
 use crate::engine::{Now, Serves};
 
-/// A connection whose calls have waited for memory for so long is spoken of.
+/// When the calls of a connection have waited this long for memory, that is logged.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
 /// The calls of a connection, in the order of their arrival.
@@ -22,11 +22,11 @@ pub(super) struct Parked {
 
 struct Call {
     arrived: Arrived,
-    /// It has found no memory for its data.
+    /// A call has found no memory for its data.
     waits: bool,
 }
 
-/// Calls have found no memory for their data, and none has since.
+/// Since when calls have found no memory for their data.
 struct Starving {
     since: Nanos,
     said: bool,
@@ -48,12 +48,12 @@ impl Parked {
         });
     }
 
-    /// Bytes that are to be read for the call at this place.
+    /// Number of bytes to read for the call at this place.
     pub fn pull_bytes(&self, place: usize) -> Option<usize> {
         Some(self.calls.get(place)?.arrived.pull_bytes())
     }
 
-    /// The call at this place has to wait for memory.
+    /// The call at this place must wait for memory.
     pub fn finds_no_memory(&mut self, place: usize, now: &Now<'_>) {
         let counts = &now.serves.rdma.registration;
         if let Some(call) = self.calls.get_mut(place)
@@ -80,7 +80,7 @@ impl Parked {
         Some(arrived)
     }
 
-    /// Whether calls have waited for memory for longer than they may.
+    /// Whether calls have waited for memory for too long.
     pub fn is_overdue(&mut self, peer: &Peer, now: &Now<'_>) -> bool {
         let Some(starving) = &mut self.starving else {
             return false;
@@ -99,12 +99,12 @@ impl Parked {
         overdue
     }
 
-    /// Some time has to pass, and no event may tell of it.
+    /// Time must pass, and no event may report it.
     pub fn has_deadline(&self) -> bool {
         self.starving.is_some()
     }
 
-    /// The connection is over.
+    /// The connection has ended.
     pub fn clear(&mut self, serves: &Serves) {
         let waiting = self.calls.iter().filter(|call| call.waits).count();
         waits_no_longer(serves, waiting as u64);

@@ -14,21 +14,21 @@ use crate::registration::{Contents, Lease};
 /// Bytes of a word of XDR.
 const WORD: usize = 4;
 
-/// A call that arrived and has not begun.
+/// A call that has arrived and not begun.
 pub(super) struct Arrived {
     pub ticket: Ticket,
     pub message: Message,
     parts: VecDeque<Part>,
 }
 
-/// The message but for what came apart from it, and what of both is still elsewhere.
+/// The message without the parts that came apart, and what is still elsewhere.
 pub(super) struct Message {
     bytes: Vec<u8>,
     places: Vec<Place>,
     apart: Option<ApartAt>,
 }
 
-/// A chunk of its own: where in the message it would stand, and where in the sink it is.
+/// A separate chunk: where it belongs in the message, and where it is in the sink.
 struct ApartAt {
     at: u32,
     sink: Range<usize>,
@@ -41,7 +41,7 @@ struct Place {
     length: usize,
 }
 
-/// What is still to be read.
+/// What remains to be read.
 struct Part {
     from: Remote,
     sink: usize,
@@ -49,9 +49,9 @@ struct Part {
 }
 
 impl Arrived {
-    /// The call that `received` brings, as its assembly says. `None`: the assembly does not fit.
+    /// The call in `received`, as its assembly describes it. `None` if the assembly does not fit.
     pub fn new(ticket: Ticket, assembly: &Assembly, received: &[u8]) -> Option<Arrived> {
-        // Data that are a chunk of their own stay where they are read to; their padding is nowhere.
+        // Data in a chunk of its own stays where it is read to. Its padding is nowhere.
         let gap = assembly.data.clone().unwrap_or_default();
         let gap_bytes = gap.len() + padding(gap.len());
         let reduced = |at: u32| match at < gap.end {
@@ -108,14 +108,14 @@ impl Arrived {
         })
     }
 
-    /// Bytes to be read before it is served.
+    /// Number of bytes to read before the call is served.
     pub fn pull_bytes(&self) -> usize {
         self.parts.iter().map(|part| part.length).sum()
     }
 }
 
 impl Message {
-    /// The xid that it begins with.
+    /// The xid with which it begins.
     pub fn xid(&self, contents: &Contents) -> Option<u32> {
         self.word(0, contents)
     }
@@ -144,12 +144,12 @@ impl Message {
         Some(u32::from_be_bytes(word))
     }
 
-    /// What came with it, and zeros for what was read.
+    /// The bytes that came with it, and zeros in place of those to read.
     pub fn without_data(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All of it that did not come apart, and what did: for threads that may copy a megabyte.
+    /// The whole message except the parts that came apart, and those parts. For threads that may copy a megabyte.
     pub fn complete(mut self, contents: &Contents) -> (Vec<u8>, Option<ChunkedArgument>) {
         for place in &self.places {
             let into = &mut self.bytes[place.at..place.at + place.length];
@@ -163,17 +163,17 @@ impl Message {
         (self.bytes, apart)
     }
 
-    /// The whole of a message of which nothing had to be read.
+    /// The whole message, if nothing had to be read.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// A call whose data is on its way.
+/// A call whose data is being read.
 pub(super) struct Pulling {
     arrived: Arrived,
     pub lease: Lease,
-    /// Ids of the reads that are under way.
+    /// Ids of the reads under way.
     reading: Vec<u64>,
     failed: bool,
     pub since: Nanos,
@@ -190,7 +190,7 @@ impl Pulling {
         }
     }
 
-    /// Posts as many of its reads as there is room for. Bytes and number of those posted.
+    /// Posts as many of its reads as there is room for. Returns the bytes and the number of those posted.
     ///
     /// # Errors
     /// The connection is over.
@@ -200,7 +200,7 @@ impl Pulling {
         next_id: &mut u64,
     ) -> Result<(u64, u64), PostError> {
         let (mut bytes, mut reads) = (0, 0);
-        // Who lets nobody read has nothing to be waited for.
+        // If the peer lets nobody read, there is nothing to wait for.
         self.failed |= qp.reads_max() == 0;
         while !self.failed
             && let Some(part) = self.arrived.parts.front_mut()
@@ -229,7 +229,7 @@ impl Pulling {
         Ok((bytes, reads))
     }
 
-    /// A read is over. `false`: it is another call's.
+    /// A read has ended. Returns `false` if it belongs to another call.
     pub fn completed(&mut self, id: u64, failed: bool) -> bool {
         let Some(at) = self.reading.iter().position(|reading| *reading == id) else {
             return false;
@@ -239,12 +239,12 @@ impl Pulling {
         true
     }
 
-    /// Nothing is under way any more, and nothing is to come.
+    /// Whether nothing is under way any more, and nothing will come.
     pub fn is_over(&self) -> bool {
         self.reading.is_empty() && (self.failed || self.arrived.parts.is_empty())
     }
 
-    /// Some of it could not be read.
+    /// Whether some of it could not be read.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
@@ -301,7 +301,7 @@ mod tests {
         Arrived::new(incoming.ticket, &incoming.assembly, &message).unwrap()
     }
 
-    /// A call of a client that lets nobody read its memory is refused, and not waited for.
+    /// A call of a client that lets nobody read its memory is refused, and does not wait.
     #[test]
     fn who_cannot_be_read_is_not_waited_for() {
         let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Calls that have waited for room or memory begin.
+//! Begins calls that have waited for room or memory.
 
 use std::io;
 
@@ -14,19 +14,19 @@ use crate::calls::Outcome;
 use crate::engine::Now;
 use crate::registration::{Lease, NoLease};
 
-/// Why a call whose data are to be read does not begin.
+/// Why a call whose data must be read does not begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     None,
     /// There is no memory.
     Memory,
-    /// As many calls' data are being read as may.
+    /// The most calls are having their data read.
     Others,
 }
 
 impl RdmaLine {
-    /// Begins calls as long as there is room, in the order of their arrival; but what needs no memory does not wait behind
-    /// what does. How many.
+    /// Begins calls as long as there is room, in the order of their arrival. A call that needs no memory does not wait
+    /// behind one that does. Returns how many began.
     pub(super) fn start_parked(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> u32 {
         let mut started = 0;
         let mut wait = Wait::None;
@@ -68,13 +68,15 @@ impl RdmaLine {
             started += 1;
         }
         if wait != Wait::Memory {
-            // With no room for calls nobody asks for memory: others have their turn. The deadline of who found none runs on.
+            // With no room for calls, ask for no memory, so that others have their turn. The deadline of a call that
+            // found none still runs.
             self.registrar.waits_no_longer();
         }
         started
     }
 
-    /// Memory for the data of a call, or why there will never be any. `None`: the call has to `wait`.
+    /// Finds memory for the data of a call, or a reason why there will never be any. Returns `None` if the call must
+    /// `wait`.
     fn lease(&mut self, bytes: usize, wait: &mut Wait, now: &Now<'_>) -> Option<io::Result<Lease>> {
         if self.pulling.len() >= now.config.rdma.pulls_max {
             *wait = Wait::Others;
@@ -90,12 +92,12 @@ impl RdmaLine {
         }
     }
 
-    /// The call is answered by an error of RPC: there will be no memory for its data.
+    /// Answers the call with an error of RPC, because there will be no memory for its data.
     pub(super) fn fail(&mut self, ticket: Ticket, error: &io::Error, now: &Now<'_>) {
         let failed = &now.serves.rdma.registration.failed;
         count(failed);
         let failures = failed.load(Ordering::Relaxed);
-        // Less and less often: what does not change was said.
+        // Logs less and less often while nothing changes.
         if failures.is_power_of_two() {
             tracing::warn!(peer = %self.caller.peer, %error, failures, "no memory for the data of a call: it failed");
         }

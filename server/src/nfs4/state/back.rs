@@ -14,7 +14,7 @@ use super::stateids::words;
 use super::{Origin, State, Way};
 use crate::vfs::ObjectId;
 
-/// The most that waits to be said to one client; beyond it the client finds out for itself.
+/// The most that waits to be said to one client, besides recalls; beyond it the client finds out for itself.
 const CALLBACKS_MAX: usize = 1024;
 
 /// What a client is told or asked.
@@ -73,6 +73,10 @@ pub enum Called {
     Later,
     /// The client has seen it, and can do nothing about it yet.
     NotYet,
+    /// The client has seen it, and does not know what is recalled, perhaps not yet.
+    Unknown,
+    /// The client has seen it and answered, and what it said was lost.
+    Somehow,
     /// The connection is gone. The client may have seen it.
     Lost,
     /// The client does not take callbacks in this session, or not so.
@@ -225,12 +229,21 @@ impl State {
 
     /// To be said to a client as soon as that can be.
     pub(super) fn say(&mut self, client: u32, callback: Callback) {
-        if let Some(known) = self.clients.get_mut(&client)
-            && known.callbacks.len() < CALLBACKS_MAX
-        {
-            known.callbacks.push_back(callback);
-            self.calling.insert(client);
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        if known.callbacks.len() >= CALLBACKS_MAX {
+            // A recall that is not said costs the client its delegations. There are no more of those than delegations.
+            let delegations = &self.delegations;
+            known.callbacks.retain(|said| is_due(said, delegations));
+            if !matches!(callback, Callback::Recall { .. })
+                && known.callbacks.len() >= CALLBACKS_MAX
+            {
+                return;
+            }
         }
+        known.callbacks.push_back(callback);
+        self.calling.insert(client);
     }
 
     fn put_back(&mut self, client: u32, callback: Callback) {
@@ -309,6 +322,10 @@ impl State {
         match called {
             Called::Seen => {
                 back.sequence = sequence;
+                if let Callback::Recall { state, .. } = &under_way.callback {
+                    let [_, client, number] = words(&state.other);
+                    self.delegations.answered((client, number), true);
+                }
                 self.calling.insert(client);
             }
             Called::Lost => {
@@ -318,10 +335,22 @@ impl State {
             }
             Called::Refused => {
                 back.fault = true;
-                self.put_back(client, under_way.callback);
+                // Others are hints. One that this client can never take, too long for its transport say, would be in the way.
+                if matches!(under_way.callback, Callback::Recall { .. }) {
+                    self.put_back(client, under_way.callback);
+                }
             }
-            Called::NotYet => {
+            Called::Somehow if !matches!(under_way.callback, Callback::Recall { .. }) => {
                 back.sequence = sequence;
+                self.calling.insert(client);
+            }
+            Called::NotYet | Called::Unknown | Called::Somehow => {
+                back.sequence = sequence;
+                if let Callback::Recall { state, .. } = &under_way.callback {
+                    let [_, client, number] = words(&state.other);
+                    let knows = called != Called::Unknown;
+                    self.delegations.answered((client, number), knows);
+                }
                 let known = self.clients.get_mut(&client);
                 if let Some(known) = known {
                     known.callbacks.push_back(under_way.callback);

@@ -11,7 +11,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::Callback;
 use super::owners::Role;
-use super::{Exchanged, Principal, Record, Sender, State};
+use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
@@ -66,6 +66,10 @@ pub(super) struct Client {
     pub last_state: u32,
     /// Stable storage says that it may reclaim.
     pub recorded: bool,
+    /// And delegations too.
+    pub recorded_delegations: bool,
+    /// When it was last known to have any.
+    pub delegated: Nanos,
     /// It had state when the server went down.
     pub may_reclaim: bool,
     /// What it is to be told, in this order.
@@ -172,7 +176,9 @@ impl State {
             Kind::Sessions { sessions, .. } if !sessions.is_empty() => {
                 return Err(Status::ClientIdBusy);
             }
-            Kind::Sessions { .. } if found.states > 0 => return Err(Status::ClientIdBusy),
+            Kind::Sessions { .. } if found.states > self.revoked_of(number) => {
+                return Err(Status::ClientIdBusy);
+            }
             Kind::Sessions { .. } => {}
         }
         self.remove_client(number);
@@ -199,6 +205,7 @@ impl State {
             return Err(Status::CompleteAlready);
         }
         self.grace.waiting.remove(&client.identity);
+        self.grace.delegated.remove(&client.identity);
         if self.grace.waiting.is_empty() {
             self.locks.has_reclaimed(Side::Nfs4);
         }
@@ -334,6 +341,25 @@ impl State {
         Ok(())
     }
 
+    /// Whether a client may still reclaim delegations. Not so where stable storage did not say that it has any that stand, and
+    /// where changes may have begun.
+    pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
+        let known = self.clients.get(&client).ok_or(Status::Expired)?;
+        match self.grace.delegated.contains(&known.identity) {
+            true => Ok(()),
+            false => Err(Status::ReclaimBad),
+        }
+    }
+
+    /// The same, of the client of a session.
+    pub fn may_reclaim_delegation(&self, sender: Sender) -> Result<(), Status> {
+        match sender {
+            Sender::Client(id) => self.may_reclaim_delegations(self.session_client(id)?),
+            // Minor version 0 has none.
+            Sender::Named => Ok(()),
+        }
+    }
+
     /// Who takes too much is told so in the terms of its minor version.
     pub(super) fn too_much(&self, number: u32) -> Status {
         match self.clients.get(&number) {
@@ -389,6 +415,8 @@ impl State {
             ranges: 0,
             last_state: 0,
             recorded: false,
+            recorded_delegations: false,
+            delegated: now,
             may_reclaim,
             callbacks: VecDeque::new(),
             waits: Vec::new(),
@@ -443,7 +471,24 @@ impl State {
             && !client.recorded
         {
             client.recorded = true;
-            self.records.push(Record::Keep(client.identity.clone()));
+            self.records.push(Record::Keep(Reclaiming {
+                identity: client.identity.clone(),
+                delegations: client.recorded_delegations,
+            }));
+        }
+    }
+
+    /// From now on the client may reclaim its delegations, too; or no more.
+    pub(super) fn record_delegations(&mut self, number: u32, delegations: bool) {
+        if let Some(client) = self.clients.get_mut(&number)
+            && client.recorded_delegations != delegations
+        {
+            client.recorded_delegations = delegations;
+            client.recorded = true;
+            self.records.push(Record::Keep(Reclaiming {
+                identity: client.identity.clone(),
+                delegations,
+            }));
         }
     }
 

@@ -20,7 +20,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::Callback;
 use super::opens::Key;
-use super::stateids::is_current;
+use super::stateids::{is_current, words};
 use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
@@ -38,6 +38,8 @@ struct Delegation {
     standing: Standing,
     /// The compound whose reply brings it.
     origin: Option<Origin>,
+    /// When its client was last asked for it, it did not know of it.
+    unknown: bool,
 }
 
 /// What a delegation is for.
@@ -74,6 +76,8 @@ pub(super) struct Delegations {
     /// Those of each file that are not revoked.
     files: HashMap<ObjectId, Vec<Key>>,
     clients: HashMap<u32, Of>,
+    /// How many of each file are revoked, which their clients have not taken note of.
+    revoked: HashMap<ObjectId, usize>,
     /// Until when a file is not delegated again.
     cooling: HashMap<ObjectId, Nanos>,
     /// The files of `cooling`, each as often as it was recalled.
@@ -88,7 +92,7 @@ pub(super) struct Delegations {
 /// What became of delegations since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelegationCounts {
-    /// Those that clients have now, and those that were taken from them without their saying that they know.
+    /// Those that clients have now.
     pub held: usize,
     /// Given.
     pub granted: u64,
@@ -110,10 +114,17 @@ impl Delegations {
         known.is_some_and(|known| matches!(known.standing, Standing::Recalled(_)))
     }
 
+    /// What the client says to the recall: whether it knows of the delegation.
+    pub fn answered(&mut self, key: Key, knows: bool) {
+        if let Some(known) = self.all.get_mut(&key) {
+            known.unknown = !knows;
+        }
+    }
+
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         let maps = self.files.is_empty() && self.clients.is_empty() && self.cooling.is_empty();
-        self.all.is_empty() && maps && self.cooled.is_empty()
+        self.all.is_empty() && self.revoked.is_empty() && maps && self.cooled.is_empty()
     }
 
     /// Files that somebody has a delegation of.
@@ -158,6 +169,11 @@ impl Delegations {
     }
 }
 
+/// Whether there are nearly as many as there may be.
+fn is_near(count: usize, most: usize) -> bool {
+    count >= most - most / 8
+}
+
 impl State {
     /// Whether the client of a session may have a delegation of a file that it has opened so, and which client that is.
     pub fn may_delegate(
@@ -184,9 +200,17 @@ impl State {
         if is_shared || self.locks.concern(*file, Side::Nlm) {
             return Err(WhyNone::Contention(false));
         }
+        if wanted.reclaim {
+            self.may_reclaim_delegations(client)
+                .map_err(|_| WhyNone::Resource(false))?;
+        }
         let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
         match kind {
             _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
+            // Whoever has it recalled comes first.
+            _ if keys.iter().any(|key| table.is_recalled(*key)) => {
+                return Err(WhyNone::Contention(false));
+            }
             Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
             _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
             Delegated::Read | Delegated::Write => {}
@@ -228,6 +252,7 @@ impl State {
             kind,
             standing: Standing::Held,
             origin,
+            unknown: false,
         };
         table.all.insert(key, delegation);
         table.files.entry(file).or_default().push(key);
@@ -238,27 +263,60 @@ impl State {
             .states
             .insert(key.1);
         table.counts.granted += 1;
+        self.record_delegations(client, true);
         self.ask_for_some(now, client);
         Some((self.state_id(key, 1), !hears))
     }
 
+    /// Who has returned all its delegations a lease ago needs no grace for them.
+    pub(super) fn forget_returned(&mut self, now: Nanos) {
+        let mut returned = Vec::new();
+        for (number, client) in &mut self.clients {
+            if self.delegations.clients.contains_key(number) {
+                client.delegated = now;
+            } else if client.recorded_delegations && now.since(client.delegated) > self.limits.lease
+            {
+                returned.push(*number);
+            }
+        }
+        for number in returned {
+            self.record_delegations(number, false);
+        }
+    }
+
+    /// Clients whose lease is over, that hold nothing but delegations; or that hold some, where these are nearly as many as
+    /// there may be. Others wait for what they hold.
+    pub(super) fn idle_with_delegations(&self, now: Nanos) -> Vec<u32> {
+        let table = &self.delegations;
+        let full = is_near(table.all.len(), self.limits.all_delegations);
+        let holders = table.clients.iter().filter(|(number, of)| {
+            let known = self.clients.get(number);
+            let alone = known.is_some_and(|known| known.states == of.states.len());
+            (full || alone) && self.is_over(**number, now)
+        });
+        holders.map(|(number, _)| *number).collect()
+    }
+
     /// Who has nearly as many as there may be is asked to return half of them (CB_RECALL_ANY).
     fn ask_for_some(&mut self, now: Nanos, client: u32) {
-        let near = |count: usize, most: usize| count >= most - most / 8;
         let table = &mut self.delegations;
         let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < ASKING);
         let mut asked = Vec::new();
-        if near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
+        if is_near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
             table.asked = Some(now);
             asked.extend(table.clients.keys().copied());
         }
         if let Some(of) = table.clients.get(&client)
-            && near(of.states.len(), self.limits.delegations)
+            && is_near(of.states.len(), self.limits.delegations)
             && !lately(of.asked)
         {
             asked.push(client);
         }
         for client in asked {
+            // Who is gone would not answer, and loses all that it has.
+            if self.is_over(client, now) {
+                continue;
+            }
             if let Some(of) = self.delegations.clients.get_mut(&client) {
                 of.asked = Some(now);
                 let keep = (of.states.len() / 2) as u32;
@@ -311,13 +369,19 @@ impl State {
                 };
                 self.say(key.0, recall);
             }
+            // It never heard of it.
+            Standing::Recalled(since) if now.since(since) > self.limits.lease && known.unknown => {
+                self.drop_delegation(key);
+            }
             Standing::Recalled(since) if now.since(since) > self.limits.lease => {
                 known.standing = Standing::Revoked;
                 table.counts.revoked += 1;
                 table.leave_file(key, file);
+                *table.revoked.entry(file).or_default() += 1;
                 if let Some(of) = table.clients.get_mut(&key.0) {
                     of.revoked += 1;
                 }
+                self.record_delegations(key.0, false);
             }
             Standing::Recalled(_) | Standing::Revoked => {}
         }
@@ -357,6 +421,17 @@ impl State {
     /// Whether somebody has a delegation of the file that was not revoked.
     pub fn is_delegated(&self, file: ObjectId) -> bool {
         self.delegations.files.contains_key(&file)
+    }
+
+    /// Whether somebody has a delegation of the file, be it one that was revoked.
+    pub(super) fn has_delegation(&self, file: ObjectId) -> bool {
+        self.is_delegated(file) || self.delegations.revoked.contains_key(&file)
+    }
+
+    /// Takes back a delegation whose client did not hear of it.
+    pub fn take_back_delegation(&mut self, given: &StateId) {
+        let [.., client, number] = words(&given.other);
+        self.drop_delegation((client, number));
     }
 
     /// DELEGRETURN
@@ -423,10 +498,19 @@ impl State {
             Err(Status::DelegRevoked) => {
                 let key = self.key(sender, state)?;
                 self.drop_delegation(key);
+                let of = self.delegations.clients.get(&key.0);
+                if of.is_some_and(|of| of.revoked == 0) {
+                    self.record_delegations(key.0, true);
+                }
                 Ok(())
             }
             Err(other) => Err(other),
         }
+    }
+
+    /// How many of a client's stateids are of delegations that were taken from it.
+    pub(super) fn revoked_of(&self, client: u32) -> usize {
+        (self.delegations.clients.get(&client)).map_or(0, |of| of.revoked)
     }
 
     /// What SEQUENCE says of a client's delegations.
@@ -450,6 +534,14 @@ impl State {
             }
         }
         table.leave_file(key, known.file);
+        if known.standing == Standing::Revoked
+            && let Some(revoked) = table.revoked.get_mut(&known.file)
+        {
+            *revoked -= 1;
+            if *revoked == 0 {
+                table.revoked.remove(&known.file);
+            }
+        }
         if let Some(client) = self.clients.get_mut(&key.0) {
             client.states -= 1;
         }
@@ -475,6 +567,11 @@ impl State {
         }
     }
 
+    /// Whether files ceased to be delegated.
+    pub fn has_undelegated(&self) -> bool {
+        !self.delegations.ended.is_empty()
+    }
+
     /// Files that ceased to be delegated since this was last asked.
     pub fn take_undelegated(&mut self) -> Vec<ObjectId> {
         let mut ended = std::mem::take(&mut self.delegations.ended);
@@ -485,7 +582,7 @@ impl State {
     /// For metrics.
     pub fn delegation_counts(&self) -> DelegationCounts {
         DelegationCounts {
-            held: self.delegations.all.len(),
+            held: self.delegations.all.len() - self.delegations.revoked.values().sum::<usize>(),
             ..self.delegations.counts
         }
     }

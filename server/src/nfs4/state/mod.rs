@@ -226,10 +226,20 @@ impl From<Status> for LockRefused {
 /// A client that may reclaim what it had after the next start, or may no more: for stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Keep: the identity of a client that holds state.
-    Keep(Vec<u8>),
-    /// Forget it.
+    /// Keep what this client may reclaim.
+    Keep(Reclaiming),
+    /// Forget the client of this identity.
     Forget(Vec<u8>),
+}
+
+/// A client that may reclaim after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reclaiming {
+    /// Who it is.
+    pub identity: Vec<u8>,
+    /// It has delegations, and may reclaim those too. Not so as long as it has not taken note that one was taken from it: the
+    /// file may be another since (RFC 8881, section 8.4.2.1).
+    pub delegations: bool,
 }
 
 /// Who may reclaim what it had before the server started anew.
@@ -239,6 +249,8 @@ struct Grace {
     until: Nanos,
     /// Those that have not said that they are done.
     waiting: HashSet<Vec<u8>>,
+    /// Those of them that may reclaim delegations. While there are any, no file is changed.
+    delegated: HashSet<Vec<u8>>,
 }
 
 /// All of it.
@@ -283,11 +295,13 @@ pub struct State {
 impl State {
     /// Nothing yet. `boot` is greater with each start of the server. The clients of `reclaiming` may reclaim for as long as a
     /// lease from `now` on.
-    pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Vec<u8>>) -> Self {
+    pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
+        let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
             grace: Grace {
                 until: now + limits.lease,
-                waiting: reclaiming.into_iter().collect(),
+                delegated: delegated.map(|client| client.identity.clone()).collect(),
+                waiting: (reclaiming.into_iter().map(|client| client.identity)).collect(),
             },
             limits,
             boot,
@@ -334,6 +348,16 @@ impl State {
             || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
+    /// Whether somebody may still reclaim delegations. Nobody may any more once this is false, whatever the time.
+    pub fn awaits_delegations(&self) -> bool {
+        !self.grace.delegated.is_empty()
+    }
+
+    /// Whether [`State::take_records`] has something to tell.
+    pub fn has_records(&self) -> bool {
+        !self.records.is_empty()
+    }
+
     /// Changes of who may reclaim, since this was last asked. They go to stable storage before the reply.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
@@ -354,10 +378,12 @@ impl State {
                 idle > self.limits.lease && (!kept || idle > COURTESY)
             })
             .map(|(number, _)| *number)
+            .chain(self.idle_with_delegations(now))
             .collect();
         for number in over {
             self.remove_client(number);
         }
+        self.forget_returned(now);
         while let Some(number) = self.fresh.front() {
             let waits = self.clients.get(number);
             if waits.is_some_and(|client| !client.confirmed) {
@@ -376,6 +402,7 @@ impl State {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;
         }
+        self.grace.delegated.clear();
         self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);

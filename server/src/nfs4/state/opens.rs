@@ -349,9 +349,9 @@ impl State {
         })
     }
 
-    /// Whether somebody has the file open, or a delegation of it.
+    /// Whether somebody has the file open, or a delegation of it, or is to take note that it was revoked.
     pub fn is_held(&self, file: ObjectId) -> bool {
-        self.files.contains_key(&file) || self.is_delegated(file)
+        self.files.contains_key(&file) || self.has_delegation(file)
     }
 
     /// FREE_STATEID

@@ -4,6 +4,7 @@ mod clients;
 mod delegations;
 mod locks;
 mod random;
+mod recalls;
 mod slots;
 
 use odafs_common::wire::nfs4::*;

@@ -325,6 +325,17 @@ fn who_refuses_callbacks_is_told_so_and_who_asks_for_time_has_it() {
     answer(&waiting.waiter, &again, Status::BadSession, Status::Ok);
     assert!(waiting.mailbox.is_empty());
     assert_ne!(waiting.flags(), 0);
+    // Bound anew, it is told the next, and not again what it does not take: that would be in the way of the rest.
+    let bind = Operation::BindConnection(BindConnectionArgs {
+        session: waiting.waiter.session,
+        channel: WantedChannel::BackOrBoth,
+        rdma: false,
+    });
+    assert_eq!(waiting.waiter.call(1, &[bind]).status(), Status::Ok);
+    assert_eq!(waiting.flags(), 0);
+    let next = waiting.notice();
+    assert_eq!(next.sequence, 1);
+    assert_ne!(next.owner, again.owner);
 }
 
 #[test]

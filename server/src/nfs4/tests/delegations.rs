@@ -8,18 +8,18 @@ use super::*;
 use crate::vfs::write::{Stable as VfsStable, write as write_pages};
 use crate::vfs::{self, namespace};
 
-const READ: u32 = share_access::READ;
+pub(super) const READ: u32 = share_access::READ;
 const WRITE: u32 = share_access::WRITE;
-const BOTH: u32 = share_access::BOTH;
+pub(super) const BOTH: u32 = share_access::BOTH;
 
 /// What an OPEN gave: the open, the delegation, the file handle.
-struct Given {
-    open: StateId,
-    delegation: Result<StateId, Option<WhyNone>>,
-    handle: Vec<u8>,
+pub(super) struct Given {
+    pub open: StateId,
+    pub delegation: Result<StateId, Option<WhyNone>>,
+    pub handle: Vec<u8>,
 }
 
-fn opens(client: &Client<'_>, name: &[u8], access: u32) -> Given {
+pub(super) fn opens(client: &Client<'_>, name: &[u8], access: u32) -> Given {
     claims(
         client,
         access,
@@ -28,7 +28,12 @@ fn opens(client: &Client<'_>, name: &[u8], access: u32) -> Given {
     )
 }
 
-fn claims(client: &Client<'_>, access: u32, at: Operation<'_>, claim: Claim<'_>) -> Given {
+pub(super) fn claims(
+    client: &Client<'_>,
+    access: u32,
+    at: Operation<'_>,
+    claim: Claim<'_>,
+) -> Given {
     let reply = client.does(&[at, open_op(client, access, claim), Operation::GetFileHandle]);
     let all = reply.all();
     let [
@@ -60,7 +65,7 @@ fn claims(client: &Client<'_>, access: u32, at: Operation<'_>, claim: Claim<'_>)
     }
 }
 
-fn open_op<'a>(client: &Client<'_>, access: u32, claim: Claim<'a>) -> Operation<'a> {
+pub(super) fn open_op<'a>(client: &Client<'_>, access: u32, claim: Claim<'a>) -> Operation<'a> {
     Operation::Open(OpenArgs {
         sequence: 0,
         share_access: access,
@@ -71,19 +76,19 @@ fn open_op<'a>(client: &Client<'_>, access: u32, claim: Claim<'a>) -> Operation<
     })
 }
 
-fn put(handle: &[u8]) -> Operation<'_> {
+pub(super) fn put(handle: &[u8]) -> Operation<'_> {
     Operation::PutFileHandle(FileHandle(handle))
 }
 
 /// A recall that came: its xid and number, and what is recalled.
-struct Recall {
+pub(super) struct Recall {
     xid: u32,
     sequence: u32,
     state: StateId,
     file: Vec<u8>,
 }
 
-fn recall(client: &Client<'_>, mailbox: &Mailbox) -> Recall {
+pub(super) fn recall(client: &Client<'_>, mailbox: &Mailbox) -> Recall {
     let message = mailbox.only();
     let (header, mut r) = rpc::parse_call(&message).expect("a call");
     let compound = CallbackHeader::decode(&mut r).expect("a header");
@@ -130,7 +135,7 @@ fn answer(client: &Client<'_>, recall: &Recall, status: Status) {
     client.room.nfs.answered(client.caller.connection, &bytes);
 }
 
-fn gives_back(client: &Client<'_>, given: &Given) -> Status {
+pub(super) fn gives_back(client: &Client<'_>, given: &Given) -> Status {
     let state = given.delegation.expect("a delegation");
     let give_back = Operation::DelegationReturn(state);
     client.does(&[put(&given.handle), give_back]).status()

@@ -1,4 +1,4 @@
-//! What the caller posts: it becomes segments in the transmit queue.
+//! The caller's posts, which become segments in the transmit queue.
 
 use super::{Endpoint, MESSAGE_MAX, tagged};
 use crate::fabric::{PostError, Posted, Remote, Sink, Source, SteeringTag};
@@ -9,10 +9,10 @@ use crate::memory::Target;
 use crate::memory::mapping::Mapping;
 use crate::sync::Arc;
 
-/// Bytes in the transmit queue beyond which nothing more is posted: 1 MiB of data, and the message that goes with it.
+/// While more bytes than this are in the transmit queue, nothing more is posted: 1 MiB of data and its message.
 const QUEUED_MAX: usize = (1 << 20) + (64 << 10);
 
-/// Payload of a frame of the arena that is sent from where it is rather than copied, in bytes.
+/// Payload of a frame of the arena of this many bytes or more is sent from its place rather than copied.
 const ZERO_COPY_MIN: usize = if cfg!(test) { 1024 } else { 4096 };
 
 impl Endpoint {
@@ -28,7 +28,7 @@ impl Endpoint {
         }
     }
 
-    /// Queues a message, whose bytes are taken.
+    /// Queues a message. Its bytes are copied.
     pub fn post_send(
         &mut self,
         parts: &[&[u8]],
@@ -122,8 +122,8 @@ impl Endpoint {
         Ok(Posted::Done)
     }
 
-    /// Queues an RDMA Write of memory that stays as it is until it has left. What is next to the one before goes with it,
-    /// as one message: no peer can tell.
+    /// Queues an RDMA Write of memory that must not change until it has been sent. A write next to the one before joins
+    /// it as one message, which no peer can notice.
     fn write_memory(
         &mut self,
         id: u64,
@@ -159,7 +159,7 @@ impl Endpoint {
         if self.inbound.reads.len() >= self.outbound_reads as usize {
             return Err(PostError::Full);
         }
-        // A name that no RDMA Write reaches: tags that do are below it.
+        // A tag that no RDMA Write can name: tags that can be written are below it.
         self.reads_posted = self.reads_posted.wrapping_add(1);
         let sink_tag = 1 << 31 | self.reads_posted;
         let request = ReadRequest {
@@ -197,7 +197,7 @@ impl Endpoint {
     }
 }
 
-/// The stretches of a message of `length` bytes, `most` bytes each; an empty one has one.
+/// The parts of a message of `length` bytes, at most `most` bytes each. An empty message has one.
 fn segments(length: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = length.div_ceil(most).max(1);
     (0..count).map(move |at| (at * most, ((at + 1) * most).min(length)))

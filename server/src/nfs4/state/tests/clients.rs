@@ -125,11 +125,15 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
     let mut before = machine();
     client(&mut before, at(0), b"one");
     let records = before.take_records();
-    let [Record::Keep(identity)] = &records[..] else {
+    let [Record::Keep(known)] = &records[..] else {
         panic!("{records:?}");
     };
     let lost = [1, b'l'].to_vec();
-    let state = &mut State::new(limits(), 6, at(0), vec![identity.clone(), lost.clone()]);
+    let gone = Reclaiming {
+        identity: lost.clone(),
+        delegations: false,
+    };
+    let state = &mut State::new(limits(), 6, at(0), vec![known.clone(), gone]);
     assert!(state.in_grace(at(1)));
     let (other, _) = client(state, at(1), b"other");
     assert_eq!(

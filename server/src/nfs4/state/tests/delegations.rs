@@ -2,7 +2,7 @@
 
 use super::*;
 
-const READ: u32 = share_access::READ;
+pub(super) const READ: u32 = share_access::READ;
 const WRITE: u32 = share_access::WRITE;
 
 /// A client that hears callbacks over a connection of this number.
@@ -20,11 +20,11 @@ pub(super) fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, 
     (id, made.unwrap().session)
 }
 
-fn file(ino: u64) -> ObjectId {
+pub(super) fn file(ino: u64) -> ObjectId {
     ObjectId { ino, generation: 1 }
 }
 
-fn of(file: ObjectId, access: u32) -> Wanted {
+pub(super) fn of(file: ObjectId, access: u32) -> Wanted {
     Wanted {
         file,
         ..wanted(access, 0)
@@ -32,7 +32,12 @@ fn of(file: ObjectId, access: u32) -> Wanted {
 }
 
 /// Opens a file for reading, and takes the delegation that may come with it.
-fn take(state: &mut State, now: Nanos, client: u64, file: ObjectId) -> Result<StateId, WhyNone> {
+pub(super) fn take(
+    state: &mut State,
+    now: Nanos,
+    client: u64,
+    file: ObjectId,
+) -> Result<StateId, WhyNone> {
     take_for(state, now, client, of(file, READ), Delegated::Read)
 }
 
@@ -59,12 +64,12 @@ fn take_for(
     Ok(given)
 }
 
-fn writes(state: &mut State, now: Nanos, client: u64) -> Result<StateId, Status> {
+pub(super) fn writes(state: &mut State, now: Nanos, client: u64) -> Result<StateId, Status> {
     open(state, now, client, b"writer", (WRITE, 0))
 }
 
 /// The recalls that go out, all of which are answered.
-fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
+pub(super) fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
     let mut recalled = Vec::new();
     loop {
         let sends = state.take_callbacks(now);
@@ -81,12 +86,12 @@ fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
 }
 
 /// The client was heard of.
-fn renew(state: &mut State, client: u64, now: Nanos) {
+pub(super) fn renew(state: &mut State, client: u64, now: Nanos) {
     let number = state.number(client).unwrap();
     state.clients.get_mut(&number).unwrap().renewed = now;
 }
 
-fn status_flags(state: &mut State, session: SessionId, number: u32) -> u32 {
+pub(super) fn status_flags(state: &mut State, session: SessionId, number: u32) -> u32 {
     let args = sequence(session, 0, number, false);
     match state.sequence(at(0), 1, &args, 100, 1) {
         Ok(Sequenced::Execute(slot, ok)) => {
@@ -293,12 +298,14 @@ fn the_bounds_hold_and_who_is_near_one_is_asked_for_some() {
 #[test]
 fn delegations_from_before_a_restart_are_reclaimed() {
     let mut old = machine();
-    hearing(&mut old, b"a", 1);
-    let records = old.take_records();
-    let Record::Keep(identity) = &records[0] else {
-        panic!("{records:?}");
-    };
-    let state = &mut State::new(limits(), 6, at(0), vec![identity.clone()]);
+    let (a, _) = hearing(&mut old, b"a", 1);
+    let known = kept(&mut old).expect("it holds state");
+    assert!(!known.delegations);
+    take(&mut old, at(0), a, FILE).unwrap();
+    let known = kept(&mut old).expect("it holds state");
+    assert!(known.delegations);
+    let state = &mut State::new(limits(), 6, at(0), vec![known]);
+    assert!(state.awaits_delegations());
     let exchanged = state
         .exchange_id(at(1), WHO, &exchange(b"a", 1, 0))
         .unwrap();
@@ -322,6 +329,55 @@ fn delegations_from_before_a_restart_are_reclaimed() {
     // It hears no callbacks, and so cannot keep it.
     assert!(recall);
     assert_eq!(state.delegation_return(sender, &given, FILE), Ok(()));
+    state.reclaim_complete(at(2), id, false).unwrap();
+    assert!(!state.awaits_delegations());
+    let late = state.may_delegate(at(2), sender, &wanted, Delegated::Read);
+    assert_eq!(late, Err(WhyNone::Resource(false)));
+    assert!(kept(state).expect("it holds state").delegations);
+    // It has none for a lease.
+    state.tick(at(3));
+    assert_eq!(kept(state), None);
+    renew(state, id, at(94));
+    state.tick(at(94));
+    assert!(!kept(state).expect("it holds state").delegations);
+}
+
+/// What is kept of a client, if that has changed.
+fn kept(state: &mut State) -> Option<Reclaiming> {
+    match state.take_records().pop()? {
+        Record::Keep(reclaiming) => Some(reclaiming),
+        Record::Forget(identity) => panic!("{identity:?} is forgotten"),
+    }
+}
+
+#[test]
+fn what_was_taken_from_a_client_it_reclaims_no_more() {
+    let mut old = machine();
+    let (a, session) = hearing(&mut old, b"a", 1);
+    let sender = Sender::Client(a);
+    let held = take(&mut old, at(0), a, FILE).unwrap();
+    take(&mut old, at(0), a, file(9)).unwrap();
+    assert!(!old.recall(at(1), FILE, None));
+    assert!(kept(&mut old).expect("it holds state").delegations);
+    renew(&mut old, a, at(92));
+    assert!(old.recall(at(92), FILE, None));
+    let known = kept(&mut old).expect("it holds state");
+    assert!(!known.delegations);
+    let state = &mut State::new(limits(), 6, at(0), vec![known]);
+    assert!(state.in_grace(at(1)) && !state.awaits_delegations());
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"a", 1, 0));
+    let id = exchanged.unwrap().client_id;
+    let refused = state.may_reclaim_delegation(Sender::Client(id));
+    assert_eq!(refused, Err(Status::ReclaimBad));
+    // When it has taken note it may reclaim the others.
+    old.free_state(at(92), a, &held).unwrap();
+    assert!(kept(&mut old).expect("it holds state").delegations);
+    assert_eq!(status_flags(&mut old, session, 1), 0);
+    assert_eq!(old.test_state(at(92), a, &held), Status::BadStateId);
+    assert_eq!(
+        old.delegation_return(sender, &held, FILE),
+        Err(Status::BadStateId)
+    );
 }
 
 #[test]

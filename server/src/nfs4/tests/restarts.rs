@@ -1,0 +1,209 @@
+//! Delegations and restarts: nothing is changed before it is known who had some, and who lost them gets none back.
+
+use odafs_fabric::sync::Mutex;
+
+use super::callbacks::{hearing, listening};
+use super::delegations::{READ, claims, gives_back, open_op, opens, put, recall};
+use super::*;
+use crate::vfs::file::File;
+use crate::vfs::namespace;
+use crate::vfs::write::{Stable as VfsStable, write as write_pages};
+
+/// Stable storage.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<String>>);
+
+impl Kept {
+    fn text(&self) -> String {
+        self.0.lock().clone()
+    }
+
+    /// What a server reads when it starts, and then keeps.
+    fn records(&self) -> Records {
+        let to = self.clone();
+        Records::read(&self.text(), move |text| {
+            *to.0.lock() = text.to_owned();
+            Ok(())
+        })
+    }
+
+    /// A server that starts, with a file.
+    fn room(&self) -> (Room, Arc<File>) {
+        self.room_of(LEASE)
+    }
+
+    fn room_of(&self, lease: Nanos) -> (Room, Arc<File>) {
+        let config = ExportConfig {
+            name: "/".to_owned(),
+            ..ExportConfig::default()
+        };
+        let room = Room::lasting(config, self.records(), lease);
+        let file = room.world.file("file", b"data");
+        (room, file)
+    }
+}
+
+/// A write by another protocol.
+fn writes(room: &Room, file: &Arc<File>) -> Result<(), crate::vfs::Status> {
+    let export = &room.world.export;
+    let written = write_pages(export, &owner(), file, 0, &b"new"[..], VfsStable::Unstable);
+    written.map(drop).map_err(|refused| refused.error.status)
+}
+
+fn file_handle(client: &Client<'_>) -> Vec<u8> {
+    let find = [
+        Operation::PutRootFileHandle,
+        Operation::Lookup(Name(b"file")),
+        Operation::GetFileHandle,
+    ];
+    let reply = client.does(&find);
+    let OperationResult::GetFileHandle(Ok(handle)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    handle.0.to_vec()
+}
+
+fn returning<'r>(room: &'r Room) -> (Client<'r>, Arc<super::callbacks::Mailbox>) {
+    let (caller, mailbox) = listening(1);
+    let flag = create_session_flag::BACK_CHANNEL;
+    (Client::reclaiming(room, b"holder", caller, flag), mailbox)
+}
+
+#[test]
+fn a_grant_that_the_reply_has_no_room_for_is_taken_back() {
+    let room = Room::new();
+    let file = room.world.file("file", b"data");
+    let (mut holder, mailbox) = hearing(&room, b"holder", 1);
+    room.file(b"like", b"data");
+    let open = |holder: &Client<'_>, name: &'static [u8]| {
+        let open = open_op(holder, READ, Claim::Null(Name(name)));
+        holder.does(&[Operation::PutRootFileHandle, open])
+    };
+    let reply = open(&holder, b"like");
+    assert_eq!(reply.status(), Status::Ok);
+    // One word less, and what is around it.
+    holder.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
+    assert_eq!(open(&holder, b"file").status(), Status::RepTooBig);
+    assert_eq!(writes(&room, &file), Ok(()));
+    assert!(mailbox.is_empty());
+}
+
+#[test]
+fn a_delegation_is_returned_beside_changes_that_wait_for_it() {
+    let room = Room::new();
+    let may_sync = |operations: &[Operation<'_>]| {
+        let bytes = compound(1, operations);
+        room.nfs
+            .may_sync(Procedure::Compound.code(), Reader::new(&bytes))
+    };
+    let give_back = Operation::DelegationReturn(StateId::ANONYMOUS);
+    let get = Operation::GetAttributes(GetAttributesArgs {
+        asked: Bitmap::EMPTY,
+    });
+    assert!(!may_sync(&[put(b"handle"), get, give_back]));
+    let remove = Operation::Remove(Name(b"file"));
+    assert!(may_sync(&[put(b"handle"), remove]));
+}
+
+#[test]
+fn wishes_that_there_are_none_of_are_refused() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    for wish in [0x600, 0xff00] {
+        let open = open_op(&client, READ | wish, Claim::Null(Name(b"file")));
+        let reply = client.does(&[Operation::PutRootFileHandle, open]);
+        assert_eq!(reply.status(), Status::Inval);
+    }
+}
+
+/// A server goes down while a client has a delegation.
+fn delegated() -> Kept {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", READ).delegation.is_ok());
+    kept
+}
+
+#[test]
+fn nothing_is_changed_before_a_delegation_is_reclaimed() {
+    let kept = delegated();
+    let (room, file) = kept.room();
+    let later = Err(crate::vfs::Status::Jukebox);
+    assert_eq!(writes(&room, &file), later);
+    let export = &room.world.export;
+    let removed = namespace::remove(export, &owner(), export.root(), b"file");
+    assert_eq!(removed.map_err(|error| error.status), later);
+    let other = Client::new(&room, b"other", 2);
+    let remove = Operation::Remove(Name(b"file"));
+    let reply = other.does(&[Operation::PutRootFileHandle, remove]);
+    assert_eq!(reply.status(), Status::Delay);
+    let (holder, mailbox) = returning(&room);
+    let handle = file_handle(&holder);
+    let claim = Claim::Previous(DelegationType::Read);
+    let given = claims(&holder, READ, put(&handle), claim);
+    assert!(given.delegation.is_ok());
+    // There may be others to reclaim.
+    assert_eq!(writes(&room, &file), later);
+    assert!(mailbox.is_empty());
+    holder.completes();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| writes(&room, &file));
+        while mailbox.is_empty() {
+            std::thread::yield_now();
+        }
+        recall(&holder, &mailbox);
+        assert_eq!(room.world.read(&file, 0, 4), b"data");
+        assert_eq!(gives_back(&holder, &given), Status::Ok);
+        assert_eq!(writer.join().expect("no panic"), Ok(()));
+    });
+}
+
+#[test]
+fn who_has_not_come_in_time_reclaims_no_more() {
+    let kept = delegated();
+    let (room, file) = kept.room();
+    assert!(writes(&room, &file).is_err());
+    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    room.nfs.tick(now);
+    assert_eq!(kept.text(), "");
+    assert_eq!(writes(&room, &file), Ok(()));
+    let (holder, _mailbox) = returning(&room);
+    let handle = file_handle(&holder);
+    let claim = Claim::Previous(DelegationType::Read);
+    let reply = holder.does(&[put(&handle), open_op(&holder, READ, claim)]);
+    assert_eq!(reply.status(), Status::NoGrace);
+}
+
+#[test]
+fn changes_go_on_where_clients_had_no_delegations() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let client = Client::new(&room, b"holder", 1);
+    opens(&client, b"file", READ);
+    drop(room);
+    let (room, file) = kept.room();
+    assert_eq!(writes(&room, &file), Ok(()));
+    let (holder, _mailbox) = returning(&room);
+    let handle = file_handle(&holder);
+    // It cannot have had one.
+    let claim = Claim::Previous(DelegationType::Read);
+    let reply = holder.does(&[put(&handle), open_op(&holder, READ, claim)]);
+    assert_eq!(reply.status(), Status::ReclaimBad);
+    let claim = Claim::Previous(DelegationType::None);
+    let reply = holder.does(&[put(&handle), open_op(&holder, READ, claim)]);
+    assert_eq!(reply.status(), Status::Ok);
+}
+
+#[test]
+fn who_was_expelled_for_a_change_is_forgotten_before_it() {
+    let kept = Kept::default();
+    // Its lease is over at once.
+    let (room, file) = kept.room_of(Nanos::from_secs(0));
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", READ).delegation.is_ok());
+    assert_ne!(kept.text(), "");
+    assert_eq!(writes(&room, &file), Ok(()));
+    assert_eq!(kept.text(), "");
+}
