@@ -309,7 +309,7 @@ if [ "$VERSION" != 3 ] || [ -n "$LOCKS" ]; then
 fi
 if [ -n "$LOCKS" ]; then
     step locks of another mount by version 3
-    mkdir /mnt/other /mnt/four
+    mkdir /mnt/four
     attach "$EXPORT" /mnt/other nosharecache
     mount -i -t nfs4 -o "addr=$SERVER,vers=4.2,proto=tcp,port=2049,hard" "$SERVER:$EXPORT" /mnt/four
     for other in /mnt/other /mnt/four; do

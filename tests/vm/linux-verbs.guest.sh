@@ -21,7 +21,7 @@ tour() {
     [ $status = 0 ] || { tail -20 "$here/server.log"; die "the tour ended with status $status"; }
     step "what the client was told is on the disk, and the server ends on SIGTERM"
     walk_end "$here"
-    rm -rf /mnt/{t,sub,big}
+    rm -rf /mnt/{t,sub,other,big}
 }
 
 for version in 3 4.2; do tour "$version"; done
