@@ -86,7 +86,12 @@ impl Mounted {
             .spawn(move || {
                 let result = guard.join();
                 ended.store(true, SeqCst);
-                result.unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")))
+                match result {
+                    // A thread had just taken a request when the file system went: the kernel says it so, and is not asked again.
+                    Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+                    Ok(result) => result,
+                    Err(_) => Err(io::Error::other("a thread of the mount panicked")),
+                }
             })?;
         Ok(Self {
             unmounter,
