@@ -46,12 +46,15 @@ fn line(of: &mut BufReader<ChildStdout>) -> String {
     line.trim_end().to_owned()
 }
 
-/// The names of the examples in a directory, in order.
+/// The names of the examples in a directory, in order. What is in a directory of its own is a package, with tests of its own.
 fn names(directory: &str) -> Vec<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory).expect("the examples") {
         let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).expect("an example");
         assert!(text.starts_with("//! "), "{} says nothing", path.display());
         let name = path.file_stem().expect("a name");
