@@ -43,7 +43,7 @@ pub fn seek(
 pub struct Part {
     /// What it is.
     pub what: Extent,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// The file ends with it, or before.
     pub eof: bool,

@@ -128,11 +128,11 @@ record! {
     /// CREATE: of anything but a regular file, which OPEN makes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CreateArgs<'a> {
-        /// What.
+        /// The kind of object to make.
         pub kind: CreateType<'a>,
-        /// Its name.
+        /// The name to give it in the current directory.
         pub name: Name<'a>,
-        /// Its attributes.
+        /// The attributes to give it.
         pub attributes: RawAttributes<'a>,
     }
 }

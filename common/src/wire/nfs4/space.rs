@@ -19,7 +19,7 @@ record! {
         pub state: StateId,
         /// First byte.
         pub offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         pub length: u64,
     }
 }

@@ -41,11 +41,11 @@ record! {
     /// SETXATTR
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetXattrArgs<'a> {
-        /// Whether it is there.
+        /// Whether the attribute must exist, must not, or may.
         pub option: SetXattrOption,
-        /// Its name.
+        /// The attribute's name, without the prefix `user.`.
         pub name: Name<'a>,
-        /// Its value.
+        /// The new value.
         pub value: XattrValue<'a>,
     }
 }

@@ -29,7 +29,7 @@ pub enum Callback {
     },
     /// A delegation is to be returned.
     Recall {
-        /// It.
+        /// The delegation.
         state: StateId,
         /// Of this file.
         file: ObjectId,
@@ -60,7 +60,7 @@ pub struct Send {
     pub minor: u32,
     /// With these credentials.
     pub credential: EncodedAuth,
-    /// It.
+    /// What to say.
     pub callback: Callback,
 }
 
