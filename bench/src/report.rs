@@ -6,6 +6,7 @@
 
 mod axis;
 mod clients;
+mod cold;
 mod dots;
 mod drawing;
 mod latency;
@@ -15,6 +16,7 @@ mod metadata;
 mod policy;
 mod published;
 mod simulate;
+mod soak;
 mod stacks;
 mod svg;
 mod sweep;

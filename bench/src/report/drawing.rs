@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::sweep::SWEEPS;
 use super::{
-    Axis, Dots, DotsRow, Mark, Page, Series, Unit, clients, latency, metadata, policy, published,
-    simulate,
+    Axis, Dots, DotsRow, Mark, Page, Series, Unit, clients, cold, latency, metadata, policy,
+    published, simulate, soak,
 };
 use crate::machine::Machine;
 use crate::table;
@@ -53,6 +53,8 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
         ("peers", _) => latency::peers(page, report, rows),
         ("policy", _) => policy::draw(page, rows),
         ("metadata", _) => metadata::draw(page, rows),
+        ("cold", _) => cold::draw(page, rows),
+        ("soak", _) => soak::draw(page, report, rows),
         ("simulate", _) => simulate::draw(page, report, rows),
         ("breakdown", _) => breakdown(page, rows),
         ("revocation", _) => revocation(page, rows),

@@ -73,6 +73,8 @@ fn every_value_has_its_mark_in_every_plot() {
             // A rate of all, and three latencies of each kind; at either end there is one kind.
             "mixed" => rows.len() + 3 * (2 * rows.len() - 2 * 3),
             "load" => 2 * rows.len(),
+            // A rate, a latency, and memory and descriptors of both sides.
+            "soak" => 6 * rows.len(),
             "other" => 0,
             _ => rows.len() + ratios,
         };
