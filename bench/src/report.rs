@@ -9,6 +9,7 @@ mod clients;
 mod cold;
 mod dots;
 mod drawing;
+mod kept;
 mod latency;
 mod lines;
 mod load;
@@ -100,7 +101,7 @@ figure p,p.small,summary{color:var(--faint);font-size:.85rem;margin:.3rem 0}\
 div.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,33rem),1fr));gap:0 1.5rem}\
 div.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;margin:.6rem 0}\
 td,th{padding:.2rem .6rem;text-align:right;vertical-align:bottom;border-bottom:1px solid var(--grid)}td{white-space:nowrap}\
-td:first-child,th:first-child,td.word,th.word{text-align:left}tr.group th{padding-top:.8rem;text-align:left}\
+td:first-child,th:first-child,td.w,th.w{text-align:left}tr.group th{padding-top:.8rem;text-align:left}\
 p.warning{border-left:4px solid var(--bad);padding-left:.8rem}nav ul{columns:3;padding-left:1.2rem;max-width:46rem}";
 
 impl Page {
@@ -222,14 +223,15 @@ impl Page {
             let tag = if number == 0 { "th" } else { "td" };
             table.push_str("<tr>");
             for (column, cell) in row.iter().enumerate() {
-                let class = if is_word(column) { " class='word'" } else { "" };
+                let class = if is_word(column) { " class=w" } else { "" };
                 let cell = match number {
                     0 => cell.trim_start_matches('<'),
                     _ => cell,
                 };
-                let _ = write!(table, "<{tag}{class}>{}</{tag}>", escape(cell));
+                // HTML leaves the end of a cell and of a row to what follows.
+                let _ = write!(table, "<{tag}{class}>{}", escape(cell));
             }
-            table.push_str("</tr>\n");
+            table.push('\n');
         }
         table.push_str("</table></div>\n");
         self.body.push_str(&table);
@@ -245,9 +247,9 @@ impl Page {
         self.body.push_str("</details>\n");
     }
 
-    /// Keeps a bench's report in the page, from where [`reports_in`] takes it again.
+    /// Keeps a bench's report in the page, from where [`reports_in`] takes it again, with figures of six digits.
     pub fn keep(&mut self, report: &Value) {
-        self.reports.push(report.clone());
+        self.reports.push(kept::pack(report));
     }
 
     /// The page as one HTML document.
@@ -323,10 +325,17 @@ impl Page {
 const KEPT: &str = "<script type='application/json' id='reports'>";
 const KEPT_END: &str = "</script>";
 
-/// The reports that a page has kept, as text: a JSON array. None if it is no such page.
-pub fn reports_in(page: &str) -> Option<&str> {
-    let (_, from) = page.split_once(KEPT)?;
-    Some(from.split_once(KEPT_END)?.0)
+/// The reports in a page of [`Page::html`], or in the output of a bench: JSON, one report or a list of them.
+///
+/// # Errors
+/// The text is neither.
+pub fn reports_in(text: &str) -> serde_json::Result<Vec<Value>> {
+    let page = text.split_once(KEPT);
+    let kept = page.and_then(|(_, from)| Some(from.split_once(KEPT_END)?.0));
+    Ok(match serde_json::from_str(kept.unwrap_or(text))? {
+        Value::Array(reports) => reports.into_iter().map(kept::unpack).collect(),
+        report => vec![kept::unpack(report)],
+    })
 }
 
 fn caption(title: &str) -> String {

@@ -35,6 +35,29 @@ pub(super) fn width_bold(text: &str) -> f64 {
     width(text) * 1.16
 }
 
+/// A coordinate to a tenth, as short as it can be said: a page has tens of thousands.
+struct Short(f64);
+
+impl std::fmt::Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tenths = (self.0 * 10.0).round() as i64;
+        match tenths % 10 {
+            0 => write!(f, "{}", tenths / 10),
+            _ => write!(f, "{}", tenths as f64 / 10.0),
+        }
+    }
+}
+
+/// The path of a straight line.
+fn straight(from: (f64, f64), to: (f64, f64)) -> String {
+    let (x, y) = (Short(from.0), Short(from.1));
+    match (from.0 == to.0, from.1 == to.1) {
+        (true, _) => format!("M{x} {y}V{}", Short(to.1)),
+        (_, true) => format!("M{x} {y}H{}", Short(to.0)),
+        _ => format!("M{x} {y}L{} {}", Short(to.0), Short(to.1)),
+    }
+}
+
 /// Which of a text's points is given.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
@@ -104,15 +127,22 @@ impl Svg {
 
     /// A text in a class (`group`, `strong`, `faint`, `bad`, or none), by its baseline.
     pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
-        let name = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
         #[cfg(test)]
         self.texts.push(Placed::of((x, y), anchor, class, text));
+        let anchored = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => "m",
+            Anchor::End => "e",
+        };
+        let class = match (anchored, class) {
+            ("", "") => String::new(),
+            ("", one) | (one, "") => format!(" class='{one}'"),
+            (one, other) => format!(" class='{one} {other}'"),
+        };
         self.push(format_args!(
-            "<text x='{x:.1}' y='{y:.1}' text-anchor='{name}' class='{class}'>{}</text>",
+            "<text x='{}' y='{}'{class}>{}</text>",
+            Short(x),
+            Short(y),
             escape(text)
         ));
     }
@@ -120,25 +150,28 @@ impl Svg {
     /// A line in a class (`grid`, `axis`).
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         self.push(format_args!(
-            "<line x1='{:.1}' y1='{:.1}' x2='{:.1}' y2='{:.1}' class='{class}'/>",
-            from.0, from.1, to.0, to.1
+            "<path d='{}' class='{class}'/>",
+            straight(from, to)
         ));
     }
 
     /// A line in a series' colour (`spread`, `tail`, `tail dashed`).
     pub fn stroke(&mut self, from: (f64, f64), to: (f64, f64), class: &str, series: &Series) {
         self.push(format_args!(
-            "<line x1='{:.1}' y1='{:.1}' x2='{:.1}' y2='{:.1}' class='{class}' style='--c:var(--{})'/>",
-            from.0, from.1, to.0, to.1, series.colour
+            "<path d='{}' class='{class} c-{}'/>",
+            straight(from, to),
+            series.colour
         ));
     }
 
     /// A line through all of these.
     pub fn path(&mut self, points: &[(f64, f64)], series: &Series) {
-        let points: Vec<String> = (points.iter().map(|(x, y)| format!("{x:.1},{y:.1}"))).collect();
+        let points = points
+            .iter()
+            .map(|(x, y)| format!("{},{}", Short(*x), Short(*y)));
         self.push(format_args!(
-            "<polyline points='{}' class='path' style='--c:var(--{})'/>",
-            points.join(" "),
+            "<polyline points='{}' class='path c-{}'/>",
+            points.collect::<Vec<_>>().join(" "),
             series.colour
         ));
     }
@@ -146,7 +179,11 @@ impl Svg {
     /// A stripe behind a row.
     pub fn band(&mut self, (x, y): (f64, f64), (width, height): (f64, f64)) {
         self.push(format_args!(
-            "<rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' class='band'/>"
+            "<rect x='{}' y='{}' width='{}' height='{}' class='band'/>",
+            Short(x),
+            Short(y),
+            Short(width),
+            Short(height)
         ));
     }
 
@@ -160,9 +197,12 @@ impl Svg {
     ) {
         self.marks += 1;
         self.push(format_args!(
-            "<g class='mark'><title>{}</title><rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' \
-             class='part' style='--c:var(--{})'/></g>",
+            "<g class='mark'><title>{}</title><rect x='{}' y='{}' width='{}' height='{}' class='part c-{}'/></g>",
             escape(said),
+            Short(x),
+            Short(y),
+            Short(width),
+            Short(height),
             series.colour
         ));
     }
@@ -250,7 +290,9 @@ fn shape((x, y): (f64, f64), series: &Series) -> String {
                 "full"
             };
             return format!(
-                "<circle cx='{x:.1}' cy='{y:.1}' r='4.2' class='{class}' style='--c:var(--{})'/>",
+                "<circle cx='{}' cy='{}' r='4.2' class='{class} c-{}'/>",
+                Short(x),
+                Short(y),
                 series.colour
             );
         }
@@ -264,7 +306,9 @@ fn shape((x, y): (f64, f64), series: &Series) -> String {
         Shape::Cross => ("path", "m-4 -4l8 8m0 -8l-8 8"),
     };
     format!(
-        "<path d='M{x:.1} {y:.1}{path}' class='{class}' style='--c:var(--{})'/>",
+        "<path d='M{} {}{path}' class='{class} c-{}'/>",
+        Short(x),
+        Short(y),
         series.colour
     )
 }

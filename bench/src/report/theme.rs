@@ -170,13 +170,17 @@ pub(super) fn css() -> String {
         ":root{{color-scheme:light dark;{}}}@media(prefers-color-scheme:dark){{:root{{{}}}}}\
          svg{{max-width:100%;height:auto}}svg text{{font:13px system-ui,sans-serif;fill:var(--ink)}}\
          svg text.group,svg text.strong{{font-weight:bold}}svg text.faint{{fill:var(--faint)}}svg text.bad{{fill:var(--bad);font-weight:bold}}\
-         svg .paper{{fill:var(--paper)}}svg line{{stroke:var(--c,var(--grid))}}svg .axis{{stroke:var(--faint)}}\
+         svg .m{{text-anchor:middle}}svg .e{{text-anchor:end}}{}\
+         svg .paper{{fill:var(--paper)}}svg .grid{{stroke:var(--grid)}}svg .axis{{stroke:var(--faint)}}\
          svg .band{{fill:var(--grid);opacity:.35}}\
          svg .full{{fill:var(--c);stroke:var(--c)}}svg .open{{fill:var(--paper);stroke:var(--c);stroke-width:2}}\
          svg .path{{fill:none;stroke:var(--c);stroke-width:2}}svg .spread{{stroke:var(--c);stroke-width:6;opacity:.4}}\
          svg .tail{{stroke:var(--c);stroke-width:1.3}}svg .dashed{{stroke-dasharray:5 4}}svg .part{{fill:var(--c)}}",
         all(|colour| colour.1),
-        all(|colour| colour.2)
+        all(|colour| colour.2),
+        COLOURS
+            .map(|(name, ..)| format!(".c-{name}{{--c:var(--{name})}}"))
+            .concat()
     )
 }
 

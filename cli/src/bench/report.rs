@@ -244,13 +244,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
 fn read(path: &Path) -> Result<Vec<(String, Value)>> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let json = reports_in(&text).unwrap_or(&text);
-    let found = serde_json::from_str(json)
+    let found = reports_in(&text)
         .with_context(|| format!("{name} is neither JSON nor a page of `odafs bench report`"))?;
-    Ok(match found {
-        Value::Array(reports) => reports.into_iter().map(|r| (name.clone(), r)).collect(),
-        report => vec![(name, report)],
-    })
+    Ok(found
+        .into_iter()
+        .map(|report| (name.clone(), report))
+        .collect())
 }
 
 /// The other servers, and whether they are installed. This command starts none of them.
