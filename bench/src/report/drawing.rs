@@ -12,6 +12,9 @@ use super::{
 use crate::machine::Machine;
 use crate::table;
 
+/// Rows up to which a page has them as a table. Nobody reads a longer one, and it would make up much of the page.
+const ROWS_MAX: usize = 200;
+
 /// Adds a bench's report, as its `--json` prints it, and keeps it in the page. An unknown bench gets a table.
 ///
 /// # Errors
@@ -61,7 +64,12 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
         ("fairness", _) => fairness(page, rows),
         _ => {}
     }
-    page.folded_table(&format!("All {} rows", rows.len()), &all(rows));
+    match rows.len() {
+        0..=ROWS_MAX => page.folded_table(&format!("All {} rows", rows.len()), &all(rows)),
+        more => page.small(&format!(
+            "The page keeps all {more} rows: `odafs bench report new.html --from THIS.html --json` prints them."
+        )),
+    }
     page.keep(report);
     page.kind = "";
     Ok(())

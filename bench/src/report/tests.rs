@@ -1,4 +1,5 @@
 use super::*;
+use serde_json::json;
 
 #[path = "../../tests/fixture/mod.rs"]
 mod fixture;
@@ -129,6 +130,19 @@ fn no_text_lies_over_another_as_far_as_widths_tell() {
     spoiled.text((1.0, 15.0), svg::Anchor::Start, "", "one");
     spoiled.text((10.0, 15.0), svg::Anchor::Start, "", "over another");
     assert_eq!(spoiled.faults().len(), 2);
+}
+
+#[test]
+fn many_rows_are_kept_without_a_table() {
+    let of = |rows: u32| {
+        page_of(
+            &json!({"bench": "other", "rows": (0..rows).map(|n| json!({"n": n})).collect::<Vec<_>>()}),
+        )
+    };
+    assert!(of(200).contains("All 200 rows") && of(200).contains("<td>199"));
+    let page = of(201);
+    assert!(page.contains("keeps all 201 rows") && !page.contains("<td>"));
+    assert_eq!(reports_in(&page).unwrap()[0]["rows"][200]["n"], 200);
 }
 
 #[test]
