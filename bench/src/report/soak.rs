@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::drawing::word;
+use super::drawing::{capital, word, words};
 use super::{Axis, Line, Lines, Page, Point, Scale, Series, Unit};
 use crate::table;
 
@@ -103,7 +103,7 @@ fn growth(page: &mut Page, report: &Value) {
         };
         let percent = row["percent"].as_f64();
         vec![
-            super::drawing::capital(&super::drawing::words(&figure)),
+            capital(&words(&figure.replace("_bytes", "_memory"))),
             mean("first"),
             mean("last"),
             percent.map_or("-".to_owned(), |percent| format!("{percent:+.0} %")),
