@@ -177,6 +177,12 @@ impl Server {
             trying("register the page cache with the RDMA device", prepared)?;
             doors.fabrics.push((Box::new(listener), Transport::Verbs));
         }
+        if let Some(path) = &config.shm {
+            // Now that the cache's memory is there, which may take seconds: a client that finds the socket is served.
+            let limits = shm::Limits::of_connections(config.shm_connections);
+            let listener = listening("shared memory", "--shm", shm::Listener::bind(path, limits))?;
+            doors.fabrics.push((Box::new(listener), Transport::Shm));
+        }
         let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
         assembly.service().report_slow(config.slow_call.into());
         let tcp = doors.nfs.map(|listener| {
@@ -451,7 +457,7 @@ fn tag_of(tags: &[(String, u16)], export: &ExportOptions) -> io::Result<u16> {
     found.ok_or_else(|| io::Error::other(format!("the store has no export {name}")))
 }
 
-/// Listeners, open before anything is served from them.
+/// Listeners, open before anything is served from them. (That of shared memory is opened last.)
 struct Doors {
     nfs: Option<TcpListener>,
     portmap: Option<(TcpListener, UdpSocket)>,
@@ -475,11 +481,6 @@ impl Doors {
         let metrics = config.metrics.map(|address| listen(address, "--metrics"));
         let metrics = metrics.transpose()?;
         let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
-        if let Some(path) = &config.shm {
-            let limits = shm::Limits::of_connections(config.shm_connections);
-            let listener = listening("shared memory", "--shm", shm::Listener::bind(path, limits))?;
-            fabrics.push((Box::new(listener), Transport::Shm));
-        }
         let mut rdma = None;
         if let Some(address) = config.rdma {
             let listener = listening(
