@@ -20,7 +20,7 @@
 //! - writes through a mapping, until their times are updated;
 //! - changes that set the times back on a file system without a change time;
 //! - pages filled during an outside write of more than two seconds, if the file has no watch or the server writes to it,
-//! too.
+//!   too.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -261,7 +261,7 @@ fn verdicts_of_many_exports_are_kept_apart() {
     let rule = |tag: u16| {
         let squash = [Squash::All, Squash::Root, Squash::None][usize::from(tag) % 3];
         let mut rule = Rule::new(Vec::new(), squash);
-        rule.loopback = tag % 5 != 0;
+        rule.loopback = !tag.is_multiple_of(5);
         (tag, rule)
     };
     let exports: Vec<_> = (1..=100).map(rule).collect();
