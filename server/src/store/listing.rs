@@ -2,7 +2,7 @@
 
 use super::{Attributes, ObjectId, Result, Status};
 
-/// The part of a directory that [`Store::readdir`] lists.
+/// The part of a directory that [`super::Store::readdir`] lists.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaddirRange {
     /// Where to continue: 0, or the cookie of the last entry seen. 1 and 2 follow `.` and `..`.
@@ -45,7 +45,7 @@ pub struct DirEntry {
     pub object: Option<(ObjectId, Attributes)>,
 }
 
-/// The result of [`Store::readdir`].
+/// The result of [`super::Store::readdir`].
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// Entries in the order of their cookies, `.` and `..` first.
