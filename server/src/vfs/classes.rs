@@ -173,6 +173,14 @@ mod tests {
     }
 
     #[test]
+    fn files_of_two_exports_are_never_of_one_class() {
+        let classes = Classes::default();
+        let of = |tag| classes.of(tag, &owned_by(5), |_| {}).expect("a number").0;
+        assert_ne!(of(1), of(2));
+        assert_eq!(of(1), of(1));
+    }
+
+    #[test]
     fn there_are_no_more_than_there_are() {
         let classes = Classes::default();
         let of = |uid| classes.of(0, &owned_by(uid), |free| assert!(free.is_empty()));
