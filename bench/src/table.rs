@@ -10,8 +10,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these columns. A heading that starts with `<` names a
-    /// column of words (aligned left); the others hold figures.
+    /// A table with these columns. A heading that starts with `<` names a column of words, which are aligned left; the
+    /// others hold figures. A `=` before a heading says that the column tells a row from the others; so do the words with
+    /// which a table begins.
     pub fn new<const N: usize>(heading: [&str; N]) -> Self {
         Self::with(&heading)
     }
@@ -54,40 +55,108 @@ impl Table {
         self.lines(true).1
     }
 
-    fn lines(&self, headed: bool) -> (Vec<usize>, String) {
-        let left: Vec<bool> = self.heading.iter().map(|h| h.starts_with('<')).collect();
-        let heading: Vec<String> = self
-            .heading
-            .iter()
-            .map(|h| h.trim_start_matches('<').to_owned())
-            .collect();
-        let width = |column: usize| {
-            self.rows
-                .iter()
-                .chain([&heading])
-                .filter_map(|r| r.get(column))
-                .map(|c| c.chars().count())
-                .chain(self.widths.get(column).copied())
-                .max()
+    /// The table as lines of at most `width` characters, if that can be. A wider table is printed in parts, one below the
+    /// other. Each part has the columns that tell the rows apart, and some of the others. A figure stays with its lowest
+    /// and highest.
+    pub fn render_within(&self, width: usize) -> String {
+        let widths = self.widths();
+        let wide = |columns: &[usize]| {
+            let sum: usize = columns.iter().map(|&c| widths[c] + GAP.len()).sum();
+            sum.saturating_sub(GAP.len())
         };
-        let widths: Vec<usize> = (0..heading.len()).map(|c| width(c).unwrap_or(0)).collect();
+        let all: Vec<usize> = (0..widths.len()).collect();
+        if wide(&all) <= width {
+            return self.render();
+        }
+        let labels = self.labels();
+        let mut parts = vec![labels.clone()];
+        for group in self.groups(&labels) {
+            let part = parts.last_mut().expect("there is one");
+            let longer = [&part[..], &group].concat();
+            if wide(&longer) <= width || part.len() == labels.len() {
+                *part = longer;
+            } else {
+                parts.push([&labels[..], &group].concat());
+            }
+        }
+        let parts = parts.iter();
+        let texts: Vec<String> = parts
+            .map(|part| self.columns(part, &widths, true))
+            .collect();
+        texts.join("\n")
+    }
+
+    /// The columns that tell the rows apart.
+    fn labels(&self) -> Vec<usize> {
+        let is_label = |heading: &String| heading.starts_with(['<', '=']);
+        let leading = self.heading.iter().take_while(|h| is_label(h)).count();
+        let marked = |c: &usize| *c < leading || self.heading[*c].starts_with('=');
+        (0..self.heading.len()).filter(marked).collect()
+    }
+
+    /// The other columns, those together that belong together.
+    fn groups(&self, labels: &[usize]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for column in (0..self.heading.len()).filter(|c| !labels.contains(c)) {
+            let bound = matches!(self.heading[column].as_str(), "lowest" | "highest");
+            match groups.last_mut() {
+                Some(group) if bound => group.push(column),
+                _ => groups.push(vec![column]),
+            }
+        }
+        groups
+    }
+
+    fn lines(&self, headed: bool) -> (Vec<usize>, String) {
+        let widths = self.widths();
+        let all: Vec<usize> = (0..widths.len()).collect();
+        let text = self.columns(&all, &widths, headed);
+        (widths, text)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |(column, heading): (usize, &String)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let longest = cells.map(|cell| cell.chars().count()).max();
+            let before = self.widths.get(column).copied();
+            let longest = longest.max(before).unwrap_or(0);
+            longest.max(shown(heading).chars().count())
+        };
+        self.heading.iter().enumerate().map(width).collect()
+    }
+
+    /// Some columns of all rows.
+    fn columns(&self, columns: &[usize], widths: &[usize], headed: bool) -> String {
+        let heading: Vec<String> = self.heading.iter().map(|h| shown(h).to_owned()).collect();
+        let is_left = |column: usize| {
+            self.heading[column]
+                .trim_start_matches('=')
+                .starts_with('<')
+        };
         let mut text = String::new();
         let heading = headed.then_some(&heading);
         for row in heading.into_iter().chain(&self.rows) {
-            let cells: Vec<String> = row
-                .iter()
-                .zip(&widths)
-                .zip(&left)
-                .map(|((cell, &width), left)| match left {
+            let cells = columns.iter().filter_map(|&column| {
+                let (cell, width) = (row.get(column)?, widths[column]);
+                Some(match is_left(column) {
                     true => format!("{cell:<width$}"),
                     false => format!("{cell:>width$}"),
                 })
-                .collect();
-            text.push_str(cells.join("  ").trim_end());
+            });
+            let cells: Vec<String> = cells.collect();
+            text.push_str(cells.join(GAP).trim_end());
             text.push('\n');
         }
-        (widths, text)
+        text
     }
+}
+
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// A heading without its marks.
+fn shown(heading: &str) -> &str {
+    heading.trim_start_matches(['=', '<'])
 }
 
 /// A time with a unit that keeps three digits: `87 ns`, `1.25 us`, `12.3 ms`.
@@ -150,6 +219,32 @@ mod tests {
         assert!(table.is_empty());
         table.row(row("2", "b"));
         assert_eq!(table.take(), "  2  b\n");
+    }
+
+    #[test]
+    fn a_wide_table_is_printed_in_parts() {
+        let mut table = Table::new([
+            "<route", "=size", "p50", "mean", "lowest", "highest", "<how", "=load",
+        ]);
+        table.row(
+            ["rpc", "4", "20", "30", "10", "50", "poll", "7"]
+                .map(str::to_owned)
+                .to_vec(),
+        );
+        table.row(
+            ["shm", "8", "1", "2", "1", "3", "sleep", "9"]
+                .map(str::to_owned)
+                .to_vec(),
+        );
+        let whole = table.render();
+        let width = whole.lines().map(str::len).max().unwrap();
+        assert_eq!(table.render_within(width), whole);
+        let first = "route  size  load  p50\nrpc       4     7   20\nshm       8     9    1\n";
+        let second = "route  size  load  mean  lowest  highest\nrpc       4     7    30      10       50\nshm       8     9     2       1        3\n";
+        let third = "route  size  load  how\nrpc       4     7  poll\nshm       8     9  sleep\n";
+        assert_eq!(table.render_within(40), [first, second, third].join("\n"));
+        // A part has at least one figure, however narrow the page is.
+        assert_eq!(table.render_within(1), [first, second, third].join("\n"));
     }
 
     #[test]

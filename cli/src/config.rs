@@ -1,18 +1,15 @@
 //! The options of `odafs serve`, from the command line and from a file.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use ipnet::IpNet;
+use clap::Args;
 use odafs_common::page::PageSize;
 use odafs_fabric::ReadOrder;
 use odafs_server::config::{
-    Costs, Credits, Direct, MinorVersions, RdmaConfig, RegistrationConfig, ServerConfig, Squash,
-    Strategy,
+    Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
 use odafs_server::memory;
 use serde::Deserialize;
@@ -20,24 +17,30 @@ use serde::Deserialize;
 mod checks;
 mod exports;
 mod file;
+mod values;
 
 pub use checks::{check_directory, check_served};
 use exports::Exported;
+use values::{
+    Allow, CreditsOption, DesignName, DirectName, Nfs4Version, ReadOrderName, RegistrationName,
+    SquashName,
+};
 
 use crate::grantee::Named;
 use crate::keys::keys;
 use crate::{Usage, listeners, units};
 
 /// The options of the command line. A configuration file has the same ones, under the same names.
-#[derive(Args, Default, Deserialize)]
+#[derive(Args, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeOptions {
     /// The directory to serve, or an uncompressed tar archive
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Name of the export, with which the paths of URLs and mounts begin [default: /]. For several exports, instead of DIR:
-    /// once for each, as /NAME=DIR or /NAME=DIR,read-only
-    #[arg(long, value_name = "/NAME[=DIR]")]
+    /// once for each, as /NAME=DIR, followed by its own options: ,read-only ,allow=CIDR[:CIDR...] ,squash=WHO ,insecure.
+    /// They mean what those of the server mean, which hold where an export has none
+    #[arg(long, value_name = "/NAME[=DIR[,OPTION]...]")]
     #[serde(deserialize_with = "exports::one_or_more")]
     export: Vec<Exported>,
     /// Serve NFS over TCP here, and MOUNT and the portmapper's protocol on the same port [default: 127.0.0.1:2049]
@@ -200,106 +203,6 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::short_duration, help_heading = "RDMA")]
     #[serde(deserialize_with = "file::duration")]
     pinning_cost: Option<Duration>,
-}
-
-/// A value of `--allow`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Allow {
-    Network(IpNet),
-    NoLoopback,
-}
-
-impl Allow {
-    fn network(&self) -> Option<IpNet> {
-        match self {
-            Self::Network(network) => Some(*network),
-            Self::NoLoopback => None,
-        }
-    }
-}
-
-impl FromStr for Allow {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "no-loopback" {
-            return Ok(Self::NoLoopback);
-        }
-        let network = text
-            .parse()
-            .or_else(|_| text.parse().map(|address: IpAddr| address.into()));
-        network
-            .map(Self::Network)
-            .map_err(|_| "give a network such as 10.0.0.0/8, an address, or no-loopback".to_owned())
-    }
-}
-
-/// A value of `--nfs4`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Nfs4Version {
-    /// RFC 7530
-    #[value(name = "4.0")]
-    Minor0,
-    /// RFC 8881
-    #[value(name = "4.1")]
-    Minor1,
-    /// RFC 7862
-    #[value(name = "4.2")]
-    Minor2,
-    /// Version 3 only
-    Off,
-}
-
-impl FromStr for Nfs4Version {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        ValueEnum::from_str(text, false)
-            .map_err(|_| format!("{text:?} is not 4.0, 4.1, 4.2 or off"))
-    }
-}
-
-impl Nfs4Version {
-    fn all_of(named: &[Self]) -> Result<MinorVersions> {
-        if named.contains(&Self::Off) && named.len() > 1 {
-            bail!(Usage(
-                "--nfs4: off excludes every version; name either versions or off".to_owned()
-            ));
-        }
-        Ok(named
-            .iter()
-            .fold(MinorVersions::NONE, |all, version| match version {
-                Self::Minor0 => all.with(0),
-                Self::Minor1 => all.with(1),
-                Self::Minor2 => all.with(2),
-                Self::Off => all,
-            }))
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum SquashName {
-    /// Every caller acts as the user that runs the server, or as nobody if that is root
-    All,
-    /// Callers keep their ids, but root acts as nobody
-    Root,
-    /// Callers keep their ids, root too
-    None,
-}
-
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum DirectName {
-    /// One-sided on this machine for root and the user that runs the server, who may read the files anyway; guarded for
-    /// all others
-    Auto,
-    /// The server's engine checks every request and moves the data
-    Guarded,
-    /// As auto, and one-sided for all admitted clients of other machines: they read the whole cache's memory
-    OneSided,
-    /// No direct reads, only calls
-    Off,
 }
 
 impl ServeOptions {
@@ -500,7 +403,8 @@ impl ServeOptions {
             checks::check_socket(path)?;
         }
         let on_network = config.nfs.or(config.rdma).or(config.verbs).is_some();
-        if on_network && self.allow == [Allow::NoLoopback] {
+        let counts = config.exports.is_empty() || config.exports.iter().any(|e| e.allow.is_none());
+        if on_network && counts && self.allow == [Allow::NoLoopback] {
             bail!(Usage(
                 "--allow no-loopback: this admits nobody over TCP and RDMA; name a network with --allow too".to_owned()
             ));
@@ -525,99 +429,6 @@ impl ServeOptions {
             ..RdmaConfig::default()
         }
     }
-}
-
-impl From<SquashName> for Squash {
-    fn from(name: SquashName) -> Self {
-        match name {
-            SquashName::All => Self::All,
-            SquashName::Root => Self::Root,
-            SquashName::None => Self::None,
-        }
-    }
-}
-
-impl From<DirectName> for Direct {
-    fn from(name: DirectName) -> Self {
-        match name {
-            DirectName::Auto => Self::Auto,
-            DirectName::Guarded => Self::Guarded,
-            DirectName::OneSided => Self::OneSided,
-            DirectName::Off => Self::Off,
-        }
-    }
-}
-
-impl From<RegistrationName> for Strategy {
-    fn from(name: RegistrationName) -> Self {
-        match name {
-            RegistrationName::PerOperation => Self::PerOperation,
-            RegistrationName::Pooled => Self::Pooled,
-            RegistrationName::Cached => Self::Cached,
-            RegistrationName::AllPhysical => Self::AllPhysical,
-        }
-    }
-}
-
-/// Adaptive credits: for all clients together, and at most for one.
-const ADAPTIVE: Credits = Credits::Adaptive {
-    all: 1024,
-    max: 256,
-};
-/// The most credits that a client may have.
-const CREDITS_MAX: u32 = 1024;
-
-/// A number, or `adaptive`.
-#[derive(Clone, Copy)]
-struct CreditsOption(Credits);
-
-impl FromStr for CreditsOption {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "adaptive" {
-            return Ok(Self(ADAPTIVE));
-        }
-        match text.parse() {
-            Ok(credits @ 1..=CREDITS_MAX) => Ok(Self(Credits::Fixed(credits))),
-            _ => Err(format!(
-                "give a number from 1 to {CREDITS_MAX}, or adaptive"
-            )),
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum DesignName {
-    /// The server reads and writes the client's memory, and exposes none of its own
-    ReadWrite,
-    /// Clients that support it fetch replies from the server's memory, and tell the server when they have them
-    ReadRead,
-}
-
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ReadOrderName {
-    /// No order: clients ask for a page's stamp after they have the page
-    Fence,
-    /// From front to back within a read: clients read a page and the stamp behind it at once
-    Rising,
-    /// As rising, and reads in the order of their posts: clients ask for page and stamp together
-    Ordered,
-}
-
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RegistrationName {
-    /// Memory that is registered for each call
-    PerOperation,
-    /// Memory that is registered once, and gets a fresh tag for each call
-    Pooled,
-    /// Memory that is registered once and used again
-    Cached,
-    /// Free frames of the page cache, which are registered with it
-    AllPhysical,
 }
 
 #[cfg(test)]

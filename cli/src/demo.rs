@@ -157,6 +157,25 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
+/// The server of the demo. It does not warn of slow calls: the table shows what is slow.
+fn server(fabric: Fabric, root: &Path, cache_bytes: u64, wait: WaitName) -> Result<ServerPlan> {
+    Ok(ServerPlan {
+        program: std::env::current_exe().context("cannot find this program")?,
+        directory: root.to_owned(),
+        read_only: true,
+        cache_bytes,
+        fabrics: vec![fabric],
+        direct: Some("one-sided"),
+        spin: Some(match wait {
+            WaitName::Spin => SPIN,
+            WaitName::Block => Duration::ZERO,
+        }),
+        nfs: false,
+        cpus: None,
+        arguments: ["--slow-call", "1h"].map(str::to_owned).to_vec(),
+    })
+}
+
 fn make_tree() -> Result<Scratch> {
     let plan = TreePlan::default();
     let directory = Scratch::for_bytes(plan.bytes).context("cannot make a directory for files")?;
@@ -176,22 +195,7 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
     };
     let wait = arguments.wait.unwrap_or(default);
     let cache = arguments.cache.unwrap_or_else(|| cache_for(listing));
-    let server = ServerProcess::start(&ServerPlan {
-        program: std::env::current_exe().context("cannot find this program")?,
-        directory: root.to_owned(),
-        read_only: true,
-        cache_bytes: cache,
-        fabrics: vec![fabric],
-        direct: Some("one-sided"),
-        spin: Some(if wait == WaitName::Spin {
-            SPIN
-        } else {
-            Duration::ZERO
-        }),
-        nfs: false,
-        cpus: None,
-        arguments: Vec::new(),
-    })?;
+    let server = ServerProcess::start(&server(fabric, root, cache, wait)?)?;
     let url = server
         .url(fabric)
         .context("the server has no such fabric")?;
@@ -445,6 +449,16 @@ mod tests {
             stale_hits,
             ..RouteRow::default()
         }
+    }
+
+    #[test]
+    fn the_server_does_not_warn_of_slow_calls() {
+        let plan = server(Fabric::Shm, Path::new("/"), 1 << 20, WaitName::Block).unwrap();
+        let mut arguments = plan.arguments.iter().skip_while(|a| *a != "--slow-call");
+        let after = arguments
+            .nth(1)
+            .map(|time| units::short_duration(time).unwrap());
+        assert!(after >= Some(Duration::from_secs(3600)), "{after:?}");
     }
 
     #[test]

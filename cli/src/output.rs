@@ -59,6 +59,14 @@ pub fn table(table: &Table) -> Result<()> {
     text(&table.render())
 }
 
+/// The widest line of a bench's table, characters.
+pub const WIDTH: usize = 100;
+
+/// Prints a table of figures, in parts if it is wider than [`WIDTH`].
+pub fn figures(table: &Table) -> Result<()> {
+    text(&table.render_within(WIDTH))
+}
+
 /// Prints text as it is.
 pub fn text(text: &str) -> Result<()> {
     io::stdout().lock().write_all(text.as_bytes())?;

@@ -1,7 +1,7 @@
 //! `odafs serve`: the server.
 
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -9,6 +9,7 @@ use odafs_bench::table;
 use odafs_fabric::verbs::VerbsError;
 use odafs_server::config::ServerConfig;
 use odafs_server::server::{Addresses, Server, StartError};
+use tokio::signal::unix::SignalKind;
 
 use crate::config::ServeOptions;
 use crate::signals::Signals;
@@ -34,6 +35,14 @@ use crate::{Usage, listeners, notify};
         nfs = \"0.0.0.0:2049\"
         shm = true
         allow = [\"10.0.0.0/8\", \"192.0.2.7\"]
+  odafs serve --nfs 0.0.0.0:2049 --allow 10.0.0.0/8 --export /pub=/srv/pub,read-only \\
+      --export /home=/srv/home,allow=10.1.0.0/16:10.2.0.7,squash=root
+      exports with options of their own; in the file each is a table:
+        [[export]]
+        name = \"/home\"
+        dir = \"/srv/home\"
+        allow = [\"10.1.0.0/16\", \"10.2.0.7\"]
+        squash = \"root\"
 
 An address is an IP address with a port, such as 0.0.0.0:2049 for all interfaces. A port alone is
 one of the loopback interface: 2049 is 127.0.0.1:2049. Port 0 asks for any free port.
@@ -41,7 +50,9 @@ one of the loopback interface: 2049 is 127.0.0.1:2049. Port 0 asks for any free 
 When the server accepts connections, it prints one line with the real ports to stdout:
   ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
 SIGTERM, SIGINT and SIGHUP drain the server: it finishes the calls under way and exits with
-status 0. A second signal, at least a second later, ends it at once.
+status 0. A second signal, at least a second later, ends it at once. With --config, SIGHUP
+instead reads the file again and takes over allow, squash and insecure, of the server and of
+each export; clients that lose a right lose their references too.
 
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
@@ -81,17 +92,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!(Usage(NO_TRACE.to_owned()));
     }
     let line = arguments.options.shm_before_dir();
-    let file = match &arguments.config {
-        Some(path) => ServeOptions::from_file(path)?,
-        None => ServeOptions::default(),
-    };
-    let (options, warnings) = line.with_file(file)?;
-    for warning in warnings {
-        eprintln!("odafs: an option of the configuration file has no effect: {warning}");
-    }
     let config = ServerConfig {
         offload: arguments.offload,
-        ..options.server_config()?
+        ..configured(line.clone(), arguments.config.as_deref())?
     };
     if let Some(socket) = &config.shm {
         listeners::clear_socket(socket)?;
@@ -107,7 +110,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let server = Server::start(config.clone()).map_err(|error| explain(error, &config))?;
     announce(server.addresses())?;
     notify::tell(notify::State::Ready);
-    let by_signal = runtime.block_on(ends.wait());
+    // Without a file there is nothing to read again, and SIGHUP says that the terminal was closed.
+    let reload = (arguments.config.as_deref()).map(|file| || reload(&server, line.clone(), file));
+    let by_signal = runtime.block_on(ends.wait(reload));
     notify::tell(notify::State::Stopping);
     std::thread::spawn(move || {
         if !by_signal {
@@ -121,6 +126,32 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
+/// The options of the command line, and of the file where there is one.
+fn configured(line: ServeOptions, file: Option<&Path>) -> Result<ServerConfig> {
+    let file = match file {
+        Some(path) => ServeOptions::from_file(path)?,
+        None => ServeOptions::default(),
+    };
+    let (options, warnings) = line.with_file(file)?;
+    for warning in warnings {
+        eprintln!("odafs: an option of the configuration file has no effect: {warning}");
+    }
+    options.server_config()
+}
+
+/// Reads the file again, and takes over what it says of access. A mistake changes nothing.
+fn reload(server: &Server, line: ServeOptions, file: &Path) {
+    let reloaded = configured(line, Some(file))
+        .and_then(|config| server.reload(&config).map_err(anyhow::Error::msg));
+    match reloaded {
+        Ok(()) => eprintln!(
+            "odafs: reloaded allow, squash and insecure from {}",
+            file.display()
+        ),
+        Err(error) => eprintln!("odafs: SIGHUP has changed nothing: {error:#}"),
+    }
+}
+
 /// What ends a server.
 struct Ends {
     signals: Signals,
@@ -128,12 +159,18 @@ struct Ends {
 }
 
 impl Ends {
-    /// Waits for the first of them. Returns true if it was a signal.
-    async fn wait(&mut self) -> bool {
-        let stdin = self.stdin;
-        tokio::select! {
-            _ = self.signals.next() => true,
-            () = stdin_ends(), if stdin => false,
+    /// Waits for the first of them. Returns true if it was a signal. SIGHUP ends nothing if it can `reload`.
+    async fn wait(&mut self, mut reload: Option<impl FnMut()>) -> bool {
+        let mut stdin = std::pin::pin!(stdin_ends());
+        loop {
+            let signal = tokio::select! {
+                signal = self.signals.next() => signal,
+                () = &mut stdin, if self.stdin => return false,
+            };
+            match &mut reload {
+                Some(reload) if signal == SignalKind::hangup() => reload(),
+                _ => return true,
+            }
         }
     }
 }

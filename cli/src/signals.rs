@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP: the requests to end a command.
+//! SIGTERM, SIGINT and SIGHUP: the requests to end a command. (`odafs serve --config` takes SIGHUP for another request.)
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const ONE_REQUEST: Duration = Duration::from_secs(1);
 pub struct Signals {
     term: Signal,
     int: Signal,
-    /// The terminal was closed. `None` if the signal is ignored, as under nohup.
+    /// The terminal was closed, or a daemon is to reload. `None` if the signal is ignored, as under nohup.
     hangup: Option<Signal>,
 }
 

@@ -124,3 +124,97 @@ fn exports_stand_in_a_file_of_options_too() {
     let read = run(&["cat", &server.nfs_url("/b/file")]).stdout;
     assert!(read == "one".repeat(3000).into_bytes());
 }
+
+/// Tables of two exports in a file of options. The first is not for this machine's programs over TCP unless `open`.
+fn options(place: &Path, open: bool) -> String {
+    let table = |name: &str, more: &str| {
+        let dir = place.join(name).display().to_string();
+        format!("[[export]]\nname = '/{name}'\ndir = '{dir}'\n{more}\n")
+    };
+    let closed = "allow = ['192.0.2.0/24', 'no-loopback']\nsquash = 'all'";
+    let one = table("one", if open { "" } else { closed });
+    one + &table("two", "read-only = true")
+}
+
+#[test]
+fn an_export_has_rights_of_its_own_which_are_reloaded() {
+    let place = tempfile::tempdir().unwrap();
+    directories(place.path());
+    let file = place.path().join("options.toml");
+    std::fs::write(&file, options(place.path(), false)).unwrap();
+    let server = Server::start_exports(&["--config", file.to_str().unwrap()]);
+    let listed = |url: String| text(&run(&["ls", &url]).stdout);
+    let wanted = "one".repeat(3000).into_bytes();
+    // On shared memory the kernel says who calls.
+    assert_eq!(listed(server.shm_url("/")), "one\ntwo\n");
+    assert_eq!(run(&["cat", &server.shm_url("/one/file")]).stdout, wanted);
+    assert_eq!(listed(server.nfs_url("/")), "two\n");
+    let refused = || {
+        odafs()
+            .args(["cat", &server.nfs_url("/one/file")])
+            .output()
+            .unwrap()
+    };
+    assert_eq!(refused().status.code(), Some(1));
+
+    let hang_up = || {
+        let pid = rustix::process::Pid::from_raw(server.id().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    };
+    if !common::ending_signals()
+        .iter()
+        .any(|(signal, _)| *signal == rustix::process::Signal::HUP)
+    {
+        // Under nohup the server does not hear it.
+        return;
+    }
+    let until = |holds: &dyn Fn() -> bool| {
+        let again = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            holds()
+        };
+        assert!((0..400).any(again));
+    };
+    std::fs::write(&file, options(place.path(), true)).unwrap();
+    hang_up();
+    until(&|| listed(server.nfs_url("/")) == "one\ntwo\n");
+    assert_eq!(run(&["cat", &server.nfs_url("/one/file")]).stdout, wanted);
+    // A mistake changes nothing, and ends nothing.
+    std::fs::write(&file, "export = 3\n").unwrap();
+    hang_up();
+    std::fs::write(&file, options(place.path(), false)).unwrap();
+    hang_up();
+    until(&|| listed(server.nfs_url("/")) == "two\n");
+    assert_eq!(refused().status.code(), Some(1));
+    assert_eq!(run(&["cat", &server.shm_url("/one/file")]).stdout, wanted);
+}
+
+#[test]
+fn options_of_an_export_that_cannot_count_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    directories(place.path());
+    let serve = |options: &str, more: &[&str]| {
+        let export = format!("/a={}{options}", place.path().join("one").display());
+        let output = odafs()
+            .args(["serve", "--export", &export])
+            .args(more)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options}");
+        text(&output.stderr)
+    };
+    for (options, more, told) in [
+        (",insecure", &[][..], "squash=root or squash=none"),
+        (",allow=no-loopback", &[], "name a network with allow= too"),
+        (",allow=everybody", &[], "give networks such as 10.0.0.0/8"),
+        (",squash=some", &[], "none, root or all"),
+        (",fast=1", &[], "read-only, allow=CIDR"),
+        (",squash=root", &["--shm"], "only shared memory is served"),
+    ] {
+        let said = serve(options, more);
+        assert!(
+            said.contains("--export") && said.contains(told),
+            "{options}: {said}"
+        );
+    }
+}

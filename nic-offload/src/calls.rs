@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use odafs_fabric::memory::{Arena, Gather, Pinned};
-use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::atomic::AtomicU64;
+use odafs_fabric::sync::{Arc, OnceLock};
 use odafs_fabric::{Peer, Remote, Source};
 
 use crate::registration::Contents;
@@ -90,6 +91,24 @@ pub struct Caller {
     pub apart: Option<ChunkedArgument>,
     /// How to call the peer back. `None` if the transport cannot.
     pub back: Option<Arc<dyn Back>>,
+    /// Notes of the procedures on the peer. All calls of a connection share them.
+    pub notes: Notes,
+}
+
+/// Words that the procedures keep with a connection, so that a call need not find out again what an earlier call found
+/// out. The transport only carries them. A connection begins without any.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Arc<OnceLock<Box<[AtomicU64]>>>);
+
+impl Notes {
+    /// The word at `at` of `count`, which are all 0 at first. The first call for a connection allocates them; its `count`
+    /// holds from then on. `None` if there is no such word.
+    pub fn word(&self, at: usize, count: usize) -> Option<&AtomicU64> {
+        let words = self
+            .0
+            .get_or_init(|| (0..count).map(|_| AtomicU64::new(0)).collect());
+        words.get(at)
+    }
 }
 
 /// The part of the arguments that came apart from their message (RFC 8166: a read chunk), in the memory into which it

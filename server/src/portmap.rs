@@ -1,5 +1,5 @@
-//! The answers of the portmapper and of rpcbind (RFC 1833, sections 3 and 2): everything that is served over TCP has one port, this one. So has what is
-//! served by datagrams.
+//! The answers of the portmapper and of rpcbind (RFC 1833, sections 3 and 2). Everything that the server offers over TCP
+//! has one port, and so has everything over UDP.
 
 use odafs_common::wire::portmap::{
     Address, Binding, GET_ADDRESS, Mapping, Mappings, PROGRAM, Procedure, RPCBIND_VERSIONS, TCP,
@@ -11,12 +11,12 @@ use odafs_fabric::sync::atomic::{AtomicU32, Ordering};
 
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 
-/// The port that everything is served on. Known once the listener is bound; 0 before, and without one.
+/// The port of a listener. 0 before the listener is bound, and where there is none.
 #[derive(Clone, Debug, Default)]
 pub struct Port(Arc<AtomicU32>);
 
 impl Port {
-    /// The listener is bound to `port`.
+    /// Sets the port to which the listener is bound.
     pub fn set(&self, port: u16) {
         self.0.store(port.into(), Ordering::Relaxed);
     }
@@ -26,7 +26,7 @@ impl Port {
     }
 }
 
-/// What is served, and where.
+/// The programs, and where they are served.
 #[derive(Clone, Debug)]
 struct Served {
     port: Port,
@@ -36,7 +36,7 @@ struct Served {
 }
 
 impl Served {
-    /// The port of a program by this protocol; 0 where there is none.
+    /// The port of a program over this protocol, or 0 if it is not served.
     fn port_of(&self, program: (u32, u32), protocol: u32) -> u32 {
         let (served, port) = match protocol {
             TCP => (&self.over_tcp, &self.port),
@@ -69,12 +69,12 @@ impl Served {
     }
 }
 
-/// The portmapper.
+/// The portmapper (version 2).
 #[derive(Debug)]
 pub struct Portmap(Served);
 
 impl Portmap {
-    /// Answers for itself and for `programs` (number and version), which are served on `port`.
+    /// Reports itself and `programs` (number and version), which are served over TCP on `port`.
     pub fn new(programs: impl IntoIterator<Item = (u32, u32)>, port: Port) -> Self {
         let served = [(PROGRAM, VERSION)].into_iter().chain(programs);
         Self(Served {
@@ -85,7 +85,7 @@ impl Portmap {
         })
     }
 
-    /// And for itself and `programs` by datagrams (UDP), which are served on `port`.
+    /// Also reports itself and `programs` over UDP on `port`.
     #[must_use]
     pub fn with_datagrams(
         mut self,
@@ -98,7 +98,7 @@ impl Portmap {
         self
     }
 
-    /// The same answers in the versions of rpcbind.
+    /// The same answers in versions 3 and 4, which are those of rpcbind.
     pub fn rpcbind(&self) -> [Rpcbind; 2] {
         RPCBIND_VERSIONS.map(|version| Rpcbind {
             version,
@@ -107,7 +107,7 @@ impl Portmap {
     }
 }
 
-/// A version of rpcbind, by which clients ask over IPv6.
+/// A version of rpcbind, which clients ask over IPv6.
 #[derive(Debug)]
 pub struct Rpcbind {
     version: u32,
@@ -115,7 +115,8 @@ pub struct Rpcbind {
 }
 
 impl Rpcbind {
-    /// The address of what is wanted. Which of this host's addresses the caller can reach he knows best: it is named by none.
+    /// The address of a program. It is the wildcard address, because the caller knows best which address of this host it
+    /// can reach.
     fn address_of(&self, wanted: &Binding<'_>) -> String {
         let (protocol, any) = match wanted.transport {
             b"tcp" => (TCP, "0.0.0.0"),

@@ -20,7 +20,7 @@ use odafs_common::wire::{mount3, portmap};
 use odafs_fabric::Peer;
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Calls, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
 use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::change::observe;
@@ -120,6 +120,7 @@ impl World {
                 placement: None,
                 apart: None,
                 back: None,
+                notes: Notes::default(),
             },
             xid: 0,
             handles: vec![root.to_vec()],

@@ -19,7 +19,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber};
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Calls as _, ChunkSource, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls as _, ChunkSource, Notes, Outcome, Transport};
 use odafs_nic::capability::{NewSession, ReaderClass};
 use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::{HostVm, QueuedVm, SharedVm};
@@ -310,6 +310,7 @@ impl Inside {
             placement: Some(64 << 10),
             apart: None,
             back: None,
+            notes: Notes::default(),
         };
         let mut reply = Vec::new();
         let mut into = vec![0; size];

@@ -1,4 +1,4 @@
-//! The reader by libnfs (`bench/peers/libnfs-read.c`), a process of its own.
+//! The reader by libnfs (`bench/peers/libnfs-read.c`), which is a process of its own.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -9,20 +9,20 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::Spec;
 
-/// What it has measured.
+/// The result of the reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// How long they took together.
+    /// Their whole time.
     pub elapsed_ns: u64,
     /// CPU time of the reader.
     pub cpu_ns: u64,
-    /// Latency: the median, 99 %, 99.9 %.
+    /// Latency: the median, and the percentiles 99 and 99.9.
     pub latency_ns: [u64; 3],
 }
 
-/// A reader that has mounted, looked the file up, compared its first reads with it, and waits for a word.
+/// A reader that has mounted, has looked the file up, has compared its first reads with it, and waits for the start.
 pub struct Reader {
     child: Child,
     stdin: ChildStdin,
@@ -30,10 +30,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Starts it. It runs where this thread may run.
+    /// Starts the reader, on the processors of this thread.
     ///
     /// # Errors
-    /// It could not be started or not reach the server, or read something else than `copy` holds.
+    /// The reader could not be started, could not reach the server, or read other bytes than those of `copy`.
     pub fn start(
         program: &Path,
         url: &odafs::Url,
@@ -42,7 +42,7 @@ impl Reader {
         time: Duration,
     ) -> Result<Self> {
         let odafs::ServerAddress::NfsTcp(host) = &url.server else {
-            bail!("{url} is no nfs:// URL");
+            bail!("{url} is not an nfs:// URL");
         };
         let theirs = theirs(host, &url.path, url.mount_port.unwrap_or(host.port))?;
         let mut child = Command::new(program)
@@ -76,7 +76,7 @@ impl Reader {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Has it read for its time.
+    /// Lets it read for its time.
     ///
     /// # Errors
     /// A read failed.
@@ -89,13 +89,13 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // It has ended by itself, if all went well.
+        // If all went well, it has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The URL in the form of libnfs, which mounts what comes before the last slash. A second slash makes that the root.
+/// The URL in the form of libnfs, which mounts the part before the last slash. A second slash makes that the root.
 fn theirs(host: &odafs::Host, path: &[u8], mount_port: u16) -> Result<String> {
     let path = std::str::from_utf8(path).context("a path that is no text")?;
     let (directory, file) = path.rsplit_once('/').context("a path without a slash")?;

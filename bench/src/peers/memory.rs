@@ -1,4 +1,4 @@
-//! Redis and memcached as holders of a file's pages, a key for each.
+//! Redis and memcached with the pages of a file, one key for each page.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use super::Asks;
 use super::stream::Stream;
 
-/// Bytes of a value.
+/// Size of a value in bytes.
 pub const PAGE: usize = 4096;
 
-/// Which of the two protocols.
+/// The protocol of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
     /// RESP, <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
@@ -41,7 +41,7 @@ impl Pages {
         })
     }
 
-    /// Puts all pages of a file in.
+    /// Stores all pages of a file.
     pub fn load(&mut self, file: &[u8]) -> Result<()> {
         for (number, page) in file.chunks_exact(PAGE).enumerate() {
             let key = format!("page:{number}");

@@ -1,5 +1,5 @@
-//! `odafs bench peers`: the same reads from other people's servers and from
-//! ours, in turn. `bench/peers/run` installs and starts the others.
+//! `odafs bench peers`: the same reads from servers of other projects and from ours, in turn. `bench/peers/run` installs
+//! and starts the others.
 
 mod libnfs;
 mod memory;
@@ -23,12 +23,12 @@ use crate::machine::Machine;
 use crate::random::Random;
 use setting::{Candidate, Route, Setting};
 
-/// What to measure, and for how long.
+/// The options of the bench.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program `odafs`, for servers of ours.
     pub program: PathBuf,
-    /// The file that is read; its directory is served.
+    /// The file to read. The servers serve its directory.
     pub file: PathBuf,
     /// Redis' Unix socket.
     pub redis: Option<PathBuf>,
@@ -36,42 +36,42 @@ pub struct Plan {
     pub memcached: Option<PathBuf>,
     /// NFS servers that serve the same file, by name and URL.
     pub nfs: Vec<(String, odafs::Url)>,
-    /// These speak NFS version 4.2 too, and show the file under the same path.
+    /// Names of those that also serve NFS version 4.2, with the file under the same path.
     pub nfs4: bool,
     /// The reader by libnfs, as a program.
     pub libnfs: Option<PathBuf>,
-    /// Processes of the peers, by name, for their CPU time.
+    /// Process ids of the peers by name, for their CPU time.
     pub processes: Vec<(String, u32)>,
     /// Time for a row in a round.
     pub time: Duration,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u32,
 }
 
-/// One row to measure.
+/// The parameters of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spec {
-    /// Whose server.
+    /// The name of the server.
     pub peer: String,
     /// What carries the reads.
     pub route: &'static str,
-    /// How the client waits; the peers' servers always sleep, ours does as the client.
+    /// How the client waits. The peers' servers always sleep; ours waits as the client does.
     pub wait: &'static str,
-    /// Bytes of one read.
+    /// Size of a read in bytes.
     pub size_bytes: usize,
-    /// Reads in flight together.
+    /// Number of reads in flight.
     pub depth: usize,
     /// `random` or `sequential`.
     pub pattern: &'static str,
 }
 
-/// One row: the medians of its rounds.
+/// A row, with the medians of its rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Reads in all rounds together.
+    /// Number of reads in all rounds.
     pub reads: u64,
     /// Latency that half of the reads did not exceed.
     pub p50_ns: u64,
@@ -83,13 +83,13 @@ pub struct Row {
     pub p99_ns: u64,
     /// Latency that 99.9 % of them did not exceed.
     pub p999_ns: u64,
-    /// Reads a second.
+    /// Reads per second.
     pub reads_per_second: u64,
-    /// MiB a second.
+    /// MiB per second.
     pub mib_per_second: u64,
     /// CPU time of the client, per read.
     pub client_cpu_ns_per_read: u64,
-    /// CPU time of the server, per read; none if its process is not known.
+    /// CPU time of the server per read. `None` if its process is not known.
     pub server_cpu_ns_per_read: Option<u64>,
     #[serde(skip)]
     rounds: Vec<Round>,
@@ -98,9 +98,9 @@ pub struct Row {
 /// A peer's row over ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// What over what.
+    /// The name of the ratio.
     pub name: String,
-    /// The median of the rounds: how many times as long the peer takes.
+    /// The median of the rounds: the peer's time divided by ours.
     pub ratio: f64,
     /// The lowest round.
     pub lowest: f64,
@@ -108,7 +108,7 @@ pub struct Ratio {
     pub highest: f64,
 }
 
-/// What `odafs bench peers --json` prints.
+/// The result, as `odafs bench peers --json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The machine that it ran on.
@@ -134,19 +134,18 @@ struct Round {
     server_cpu: Option<u64>,
 }
 
-/// Something that reads can be asked of and that answers them, in any order.
+/// A server that answers reads, in any order.
 trait Asks {
-    /// Sends a read; the number comes back with its answer.
+    /// Sends a read with a number, which comes back with the answer.
     fn ask(&mut self, offset: u64, length: usize) -> Result<u64>;
-    /// Waits for an answer: the number of the read, and its data.
+    /// Waits for an answer, and returns the number of the read and its data.
     fn answer(&mut self) -> Result<(u64, &[u8])>;
 }
 
-/// Measures. `tick` hears what is measured next.
+/// Measures all rows. It calls `tick` with the name of each before it measures it.
 ///
 /// # Errors
-/// A server could not be started or reached, a read failed or returned other
-/// bytes than the file holds.
+/// A server could not be started or reached, or a read failed or returned other bytes than the file's.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here().unwatched();
     let setting = Setting::new(plan, &mut tick)?;
@@ -221,7 +220,7 @@ fn measure(candidate: &Candidate, setting: &Setting, time: Duration) -> Result<R
     })
 }
 
-/// Reads before the first that counts; their bytes are compared with the file.
+/// Number of reads before the first that counts. Their bytes are compared with the file.
 fn check(asks: &mut dyn Asks, spec: &Spec, setting: &Setting, offsets: &mut Offsets) -> Result<()> {
     for _ in 0..200 {
         let offset = offsets.next();
@@ -319,8 +318,9 @@ fn row(spec: Spec, rounds: Vec<Round>) -> Row {
     }
 }
 
-/// Every peer's row over ours of the same size, depth and pattern: NFS over NFS by the same reader, and over RDMA where
-/// that is measured; the key-value stores over each of our routes over shared memory that waits alike.
+/// The ratios of every peer's row to ours of the same size, depth and pattern. NFS is compared with our NFS by the same
+/// reader, and with RDMA if that is measured. The key-value stores are compared with each of our routes over shared memory
+/// that waits in the same way.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let (ours, peers): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|r| r.spec.peer == setting::OURS);
@@ -344,7 +344,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
     ratios
 }
 
-/// Our version 4.2 over our version 3.
+/// The ratios of our version 4.2 to our version 3.
 fn versions(ours: &[&Row]) -> Vec<Ratio> {
     let of = |route| ours.iter().filter(move |row| row.spec.route == route);
     let pairs = of(Route::NFS4).filter_map(|four| {
@@ -358,7 +358,7 @@ fn versions(ours: &[&Row]) -> Vec<Ratio> {
 }
 
 fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
-    // What is read in sequence is about how much goes through.
+    // Sequential reads are about throughput.
     let by_latency = peer.spec.depth == 1 && peer.spec.pattern == "random";
     let figure = if by_latency {
         |r: &Round| r.p50_ns

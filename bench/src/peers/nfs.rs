@@ -1,5 +1,5 @@
-//! A reader over NFS version 3 and TCP, used alike against every server: one
-//! connection, many READs in flight (RFC 1813, RFC 5531).
+//! A reader over NFS version 3 and TCP, the same for every server. It uses one connection with many READs in flight (RFC
+//! 1813, RFC 5531).
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use odafs_common::wire::mount3::{self, DirPath, MountResult};
@@ -43,7 +43,7 @@ impl Program {
         self.send_with(procedure, |w| arguments.encode(w))
     }
 
-    /// Sends a call whose arguments `arguments` writes; its number.
+    /// Sends a call whose arguments `arguments` writes, and returns its number.
     pub fn send_with(
         &mut self,
         procedure: u32,
@@ -95,10 +95,10 @@ impl NfsFile {
     /// Mounts the directory of the URL's file and looks the file up.
     ///
     /// # Errors
-    /// The server cannot be reached, or does not let us in.
+    /// The server cannot be reached, or does not admit this client.
     pub fn open(url: &odafs::Url, spin: bool) -> Result<Self> {
         let odafs::ServerAddress::NfsTcp(host) = &url.server else {
-            bail!("{url} is no nfs:// URL");
+            bail!("{url} is not an nfs:// URL");
         };
         let cut = url.path.iter().rposition(|&b| b == b'/').unwrap_or(0);
         let (directory, name) = (&url.path[..cut.max(1)], &url.path[cut + 1..]);
@@ -131,7 +131,7 @@ impl NfsFile {
         Ok(Self { program, handle })
     }
 
-    /// One READ, waited for: how many bytes it brought.
+    /// Makes a READ, waits for it, and returns how many bytes it brought.
     ///
     /// # Errors
     /// The connection broke, or the server refused the call.
@@ -143,10 +143,10 @@ impl NfsFile {
         Ok(length)
     }
 
-    /// One WRITE of at most 1 MiB, which need not be stable, waited for.
+    /// Makes an unstable WRITE of at most 1 MiB, and waits for it.
     ///
     /// # Errors
-    /// The connection broke, or the server refused the call or took only a part.
+    /// The connection broke, or the server refused the call or wrote only a part.
     pub fn write_at(&mut self, data: &[u8], offset: u64) -> Result<()> {
         let arguments = WriteArgs {
             file: FileHandle(&self.handle),

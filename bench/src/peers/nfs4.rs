@@ -1,5 +1,5 @@
-//! A reader over NFS version 4.2 and TCP, used alike against every server: one session on one connection, many READs in
-//! flight, one in each slot (RFC 8881, sections 2.10 and 18.22).
+//! A reader over NFS version 4.2 and TCP, the same for every server. It uses one session on one connection with many
+//! READs in flight, one in each slot (RFC 8881, sections 2.10 and 18.22).
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use odafs_common::wire::nfs4::{
@@ -15,7 +15,7 @@ use super::nfs::Program;
 
 /// The minor version.
 const MINOR: u32 = 2;
-/// Reads in flight, at most.
+/// The most reads in flight.
 const SLOTS: u32 = 32;
 
 const CHANNEL: ChannelAttributes = ChannelAttributes {
@@ -45,10 +45,10 @@ impl Nfs4File {
     /// Opens the URL's file, in a session of its own.
     ///
     /// # Errors
-    /// The server cannot be reached, speaks no version 4.2, or does not let us in.
+    /// The server cannot be reached, does not serve version 4.2, or does not admit this client.
     pub fn open(url: &odafs::Url, spin: bool) -> Result<Self> {
         let odafs::ServerAddress::NfsTcp(host) = &url.server else {
-            bail!("{url} is no nfs:// URL");
+            bail!("{url} is not an nfs:// URL");
         };
         let program = Program::connect((&host.name, host.port), (PROGRAM, VERSION), spin)?;
         let mut file = Self {
@@ -65,7 +65,7 @@ impl Nfs4File {
         Ok(file)
     }
 
-    /// Sends a compound and waits for its results, which `take` looks at.
+    /// Sends a compound, and passes its results to `take`.
     fn call<T>(
         &mut self,
         operations: &[Operation<'_>],
@@ -86,7 +86,7 @@ impl Nfs4File {
         })
     }
 
-    /// Makes a session; the client id.
+    /// Makes a session, and returns the client id.
     fn begin(&mut self) -> Result<u64> {
         let verifier = std::process::id().to_be_bytes();
         let name = format!("odafs bench {verifier:?} {:?}", std::time::Instant::now());

@@ -1,5 +1,5 @@
-//! Rows of one length by their numbers, as a service looks up embeddings: from Redis, a key for each, and from our client's
-//! table. One call brings one row or many.
+//! Rows of one length by their numbers, as a service looks up embeddings: from Redis with a key for each row, and from our
+//! client's table. A call brings one row or many.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use crate::cpu;
 use crate::histogram::Latencies;
 use crate::random::Random;
 
-/// Bytes of a row.
+/// Size of a row in bytes.
 pub const ROW: usize = 256;
-/// Rows of the longer calls.
+/// Number of rows in the longer calls.
 pub const MANY: usize = 1000;
 
-/// Keys that are put in with one message.
+/// Number of keys that one message stores.
 const TOGETHER: usize = 512;
-/// Calls before the first that counts.
+/// Number of calls before the first that counts.
 const UNCOUNTED: usize = 300;
 
-/// Who gives rows.
+/// A source of rows.
 pub enum Rows {
     /// Redis.
     Redis {
         /// The connection.
         stream: Stream,
-        /// What is sent next.
+        /// The next message.
         request: Vec<u8>,
     },
     /// Our client.
@@ -38,7 +38,7 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// Redis' over a Unix socket.
+    /// Rows of Redis, over a Unix socket.
     pub fn redis(socket: &Path, spin: bool) -> Result<Self> {
         Ok(Self::Redis {
             stream: Stream::unix(socket, spin)?,
@@ -46,12 +46,12 @@ impl Rows {
         })
     }
 
-    /// Those of a table.
+    /// Rows of a table.
     pub fn table(table: odafs::Table) -> Self {
         Self::Table(table)
     }
 
-    /// Puts a file's rows into Redis.
+    /// Stores a file's rows in Redis.
     pub fn load(&mut self, file: &[u8]) -> Result<()> {
         let Self::Redis { stream, request } = self else {
             return Ok(());
@@ -74,7 +74,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Rows into `out`, one behind the other.
+    /// Reads rows into `out`, one behind the other.
     fn get(&mut self, rows: &[u64], out: &mut [u8]) -> Result<()> {
         let (stream, request) = match (self, rows) {
             (Self::Table(table), [row]) => return Ok(table.get(*row, out)?),
@@ -92,7 +92,7 @@ impl Rows {
             let line = stream.line()?;
             ensure!(line == format!("*{}", rows.len()), "not the rows: {line}");
         }
-        // As a client library does: the length of each is read before the row.
+        // Like a client library, this reads the length of each row before the row.
         for into in out.chunks_exact_mut(ROW) {
             let head = stream.take(6)?;
             ensure!(head == b"$256\r\n", "not a row");
@@ -113,7 +113,7 @@ fn key(request: &mut Vec<u8>, row: u64) {
     request.extend_from_slice(format!("${}\r\n{key}\r\n", key.len()).as_bytes());
 }
 
-/// Makes calls one after the other for this long. The first results are compared with the file.
+/// Makes calls one after the other for this time. It compares the first results with the file.
 pub fn measure(
     mut rows: Rows,
     candidate: &Candidate,

@@ -1,4 +1,4 @@
-//! The servers of a comparison, and the rows that they make possible.
+//! The servers of a comparison, and the rows for them.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub const OURS: &str = "odafs";
 
 const MIB: usize = 1 << 20;
 
-/// As in the latency bench: a spinning server sleeps between the rows.
+/// How long a spinning server polls. As in the latency bench, it sleeps between the rows.
 const SPIN: Duration = Duration::from_millis(20);
 
 /// What carries the reads of a row.
@@ -34,29 +34,29 @@ pub enum Route {
     Nfs4Tcp,
     /// GET of a page over a Unix socket.
     Get(Store),
-    /// The same by libnfs.
+    /// NFS version 3 over TCP, by libnfs.
     Libnfs,
     /// Our client, over shared memory.
     Client(odafs::Route),
     /// Our client by RPC-over-RDMA, into registered memory.
     Iwarp,
-    /// Rows by number, from Redis over a Unix socket: GET of one, MGET of many.
+    /// Rows by number from Redis over a Unix socket, by GET for one and MGET for many.
     RedisRows,
-    /// The same from our client's table, over shared memory by its default options.
+    /// Rows by number from our client's table, over shared memory with default options.
     Table,
 }
 
 impl Route {
     /// The name of [`Route::NfsTcp`].
     pub const NFS: &'static str = "NFSv3/TCP READ";
-    /// That of [`Route::Nfs4Tcp`].
+    /// The name of [`Route::Nfs4Tcp`].
     pub const NFS4: &'static str = "NFSv4.2/TCP READ";
-    /// That of [`Route::Libnfs`].
+    /// The name of [`Route::Libnfs`].
     pub const LIBNFS: &'static str = "NFSv3/TCP READ by libnfs";
-    /// That of [`Route::Iwarp`].
+    /// The name of [`Route::Iwarp`].
     pub const RDMA: &'static str = "READ by RDMA over TCP";
 
-    /// Its name in a row.
+    /// The name in a row.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NfsTcp => Self::NFS,
@@ -73,7 +73,7 @@ impl Route {
     }
 }
 
-/// A row to measure, and at whom.
+/// A row to measure, and its server.
 pub struct Candidate {
     /// The row.
     pub spec: Spec,
@@ -226,7 +226,7 @@ impl Setting {
         all
     }
 
-    /// The reader by libnfs, if the row is its.
+    /// The reader by libnfs, if the row needs it.
     pub fn libnfs(&self, candidate: &Candidate, time: Duration) -> Result<Option<Reader>> {
         let Some(program) = self
             .libnfs
@@ -251,7 +251,7 @@ impl Setting {
         server.nfs_url(format!("/{}", self.name).as_bytes())
     }
 
-    /// What gives rows by number, if the candidate does.
+    /// The source of rows by number, if the row needs it.
     pub fn rows(&self, candidate: &Candidate) -> Result<Option<Rows>> {
         let spin = candidate.spec.wait == "spin";
         match (&candidate.route, &candidate.socket) {
@@ -269,12 +269,12 @@ impl Setting {
         }
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.map.bytes().len() as u64
     }
 
-    /// What a read must return.
+    /// The bytes that a read must return.
     pub fn expected(&self, offset: u64, length: usize) -> &[u8] {
         &self.map.bytes()[offset as usize..offset as usize + length]
     }
@@ -352,7 +352,7 @@ impl Setting {
                 let client = odafs::Client::connect_with(&server.url(Fabric::Shm)?, options)?;
                 let file = client.open(&self.name)?;
                 if *route != odafs::Route::Rpc {
-                    // What was never read has no reference: bring the pages in first.
+                    // Pages that were never read have no references, so read them first.
                     let mut piece = vec![0; 1 << 20];
                     for offset in (0..self.file_bytes()).step_by(piece.len()) {
                         file.read_at(&mut piece, offset)?;
@@ -399,13 +399,13 @@ fn candidate(peer: &str, route: Route, wait: &'static str) -> Candidate {
     }
 }
 
-/// Our client over RDMA. What has been asked for when an answer is waited for is read together.
+/// Our client over RDMA. When a caller waits for an answer, all requested reads go in one batch.
 struct RegisteredFile {
     file: odafs::File,
     buffer: odafs::Buffer,
     size: usize,
     asked: u64,
-    /// With their numbers; those before `answered` have their bytes.
+    /// The reads with their numbers. Those before `answered` have their bytes.
     batch: Vec<(u64, odafs::IntoRequest)>,
     answered: usize,
     waiting: Vec<(u64, u64)>,

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// How long a peer may take for an answer.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes taken from the kernel at a time.
+/// The most bytes to take from the kernel at a time.
 const CHUNK: usize = 128 << 10;
 
 enum Socket {
@@ -19,12 +19,12 @@ enum Socket {
     Unix(UnixStream),
 }
 
-/// A connection with a buffer of what has come in.
+/// A connection, with a buffer of received bytes.
 pub struct Stream {
     socket: Socket,
     spin: bool,
     buffer: Vec<u8>,
-    /// Where in the buffer the bytes begin that nobody has taken yet.
+    /// Start of the bytes in the buffer that nobody has taken yet.
     taken: usize,
 }
 
@@ -58,7 +58,7 @@ impl Stream {
         })
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let sent = match &mut self.socket {
@@ -77,12 +77,12 @@ impl Stream {
         Ok(())
     }
 
-    /// What has come in and was not taken yet.
+    /// The received bytes that nobody has taken yet.
     pub fn ahead(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
 
-    /// Takes the next `length` bytes, waiting for them.
+    /// Waits for the next `length` bytes and takes them.
     pub fn take(&mut self, length: usize) -> io::Result<&[u8]> {
         while self.ahead().len() < length {
             self.receive()?;
@@ -92,7 +92,7 @@ impl Stream {
         Ok(&self.buffer[start..start + length])
     }
 
-    /// Takes a line with its end (`\r\n`), waiting for it.
+    /// Waits for a line and takes it with its end (`\r\n`).
     pub fn line(&mut self) -> io::Result<String> {
         loop {
             if let Some(end) = self.ahead().windows(2).position(|w| w == b"\r\n") {

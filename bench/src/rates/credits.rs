@@ -1,5 +1,5 @@
-//! `odafs bench credits`: adaptive credits against fixed ones, throughput and fairness ("Optimizing OpenSolaris NFS over
-//! RDMA", section 5.1).
+//! `odafs bench credits`: throughput and fairness of adaptive and fixed credits ("Optimizing OpenSolaris NFS over RDMA",
+//! section 5.1).
 
 use anyhow::Result;
 use odafs::{Rdma, RdmaCredits};
@@ -8,50 +8,51 @@ use serde::Serialize;
 use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, report};
 use crate::machine::Machine;
 
-/// What is measured.
+/// The options of the bench.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The rest.
+    /// The options that all these benches have.
     pub conditions: Conditions,
-    /// Fixed numbers of credits; adaptive ones are always measured beside them.
+    /// Fixed numbers of credits. Adaptive credits are always measured beside them.
     pub fixed: Vec<u32>,
-    /// How many clients there are, each with one connection.
+    /// Numbers of clients, each with one connection.
     pub clients: Vec<u32>,
-    /// Reads that each would have under way, had it the credits.
+    /// Numbers of reads that each client has under way if it has the credits.
     pub in_flight: u32,
     /// Bytes of a read.
     pub record_bytes: usize,
 }
 
-/// What a row measures.
+/// The parameters of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
-    /// A number, or `adaptive`; at both ends.
+    /// A number of credits or `adaptive`, at both ends.
     pub credits: String,
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u32,
-    /// Reads that each would have under way.
+    /// Reads that each client has under way if it has the credits.
     pub in_flight: u32,
     /// Bytes of a read.
     pub record_bytes: usize,
 }
 
-/// A row.
+/// A row of the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What the row measures.
+    /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Its figures.
+    /// The figures of the row.
     #[serde(flatten)]
     pub rate: Rate,
-    /// Jain's index of the clients' rates, the least fair round: 1 if all got the same, 1/n if one got everything.
+    /// Jain's index of the clients' rates in the least fair round: 1 if all rates are equal, 1/n if one client got
+    /// everything.
     pub fairness: f64,
-    /// What the slowest client got of a fair share, in the least fair round.
+    /// The slowest client's part of a fair share, in the least fair round.
     pub slowest_share: f64,
 }
 
-/// Jain's index: the square of the sum by n times the sum of the squares; 1 of nothing.
+/// Jain's index: the square of the sum, divided by n times the sum of the squares. 1 for no values.
 fn jain(rates: &[u64]) -> f64 {
     let sum: f64 = rates.iter().map(|&r| r as f64).sum();
     let squares: f64 = rates.iter().map(|&r| (r as f64).powi(2)).sum();
@@ -71,18 +72,18 @@ fn slowest(rates: &[u64]) -> f64 {
 }
 
 impl Plan {
-    /// Names of the ways to give credits.
+    /// The names of the ways to grant credits.
     fn names(&self) -> Vec<String> {
         let fixed = self.fixed.iter().map(u32::to_string);
         fixed.chain(["adaptive".to_owned()]).collect()
     }
 
-    /// How many servers they need, each with a file of its own.
+    /// How many servers the rows need, each with a file of its own.
     pub fn servers(&self) -> usize {
         self.names().len()
     }
 
-    /// The rows.
+    /// The parameters of all rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
         for &clients in &self.clients {
@@ -131,10 +132,10 @@ fn row(spec: Spec, rounds: &[Round]) -> Row {
     }
 }
 
-/// Measures. `tick` hears what is measured next.
+/// Measures all rows. It calls `tick` with the name of each before it measures it.
 ///
 /// # Errors
-/// A file could not be made, a server not started or not reached, a read failed.
+/// A file could not be made, a server could not be started or reached, or a read failed.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;

@@ -1,5 +1,5 @@
-//! `odafs bench designs`: the Read-Read design against Read-Write ("Designing NFS with RDMA for Security, Performance and
-//! Scalability", figures 5 and 6).
+//! `odafs bench designs`: compares the designs Read-Read and Read-Write ("Designing NFS with RDMA for Security, Performance
+//! and Scalability", figures 5 and 6).
 
 use anyhow::Result;
 use odafs::RdmaDesign;
@@ -8,45 +8,45 @@ use serde::Serialize;
 use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, report};
 use crate::machine::Machine;
 
-/// What is measured.
+/// The options of the bench.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The rest.
+    /// The options that all these benches have.
     pub conditions: Conditions,
-    /// Callers, each on a connection of its own.
+    /// Numbers of callers, each on a connection of its own.
     pub threads: Vec<u32>,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: Vec<usize>,
 }
 
-/// What a row measures.
+/// The parameters of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// `read-read` or `read-write`.
     pub design: &'static str,
-    /// Reads or writes.
+    /// Whether it reads or writes.
     pub operation: Operation,
-    /// Callers.
+    /// Number of callers.
     pub threads: u32,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: usize,
 }
 
-/// A row.
+/// A row of the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What the row measures.
+    /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Its figures.
+    /// The figures of the row.
     #[serde(flatten)]
     pub rate: Rate,
-    /// Replies that clients fetched from the server's memory, in all rounds: none in the Read-Write design.
+    /// Number of replies that clients fetched from the server's memory in all rounds. 0 in the Read-Write design.
     pub fetched: u64,
 }
 
 impl Plan {
-    /// The rows.
+    /// The parameters of all rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
         for operation in [Operation::Read, Operation::Write] {
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// Both designs have one server: a client that does not ask for Read-Read gets Read-Write.
+/// Both designs use the same server, which offers Read-Read. A client that does not ask for it gets Read-Write.
 fn case(spec: &Spec, server: usize) -> Case {
     let design = match spec.design {
         "read-read" => RdmaDesign::ReadRead,
@@ -88,10 +88,10 @@ fn row(spec: Spec, rounds: &[Round]) -> Row {
     }
 }
 
-/// Measures. `tick` hears what is measured next.
+/// Measures all rows. It calls `tick` with the name of each before it measures it.
 ///
 /// # Errors
-/// A file could not be made, a server not started or not reached, a read or write failed.
+/// A file could not be made, a server could not be started or reached, or a read or write failed.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;

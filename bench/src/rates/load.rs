@@ -1,4 +1,4 @@
-//! Callers who read or write a file for a while, each its own stretch of it, from front to back and again.
+//! Callers that read or write a file for a while. Each takes a part of its own, from front to back and again.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::setting::Counters;
 use crate::clock;
 use crate::cpu;
 
-/// What callers do.
+/// The operation of the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
@@ -21,47 +21,47 @@ pub enum Operation {
     Write,
 }
 
-/// What each caller does, and for how long.
+/// The work of each caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Reads or writes.
+    /// Whether to read or to write.
     pub operation: Operation,
-    /// Bytes of one.
+    /// Size of a record in bytes.
     pub record_bytes: usize,
-    /// Reads that a caller has under way together. Writes go one at a time.
+    /// Number of reads that a caller has under way. Writes go one at a time.
     pub depth: u32,
-    /// Reads into registered memory.
+    /// Whether to read into registered memory.
     pub registered: bool,
-    /// How long.
+    /// For how long.
     pub time: Duration,
 }
 
 /// One case in one round.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// Bytes read or written.
+    /// Number of bytes read or written.
     pub bytes: u64,
-    /// Records read or written.
+    /// Number of records read or written.
     pub operations: u64,
-    /// How long that took.
+    /// The time that it took.
     pub elapsed_ns: u64,
     /// CPU time of the client.
     pub client_cpu_ns: u64,
     /// CPU time of the server.
     pub server_cpu_ns: u64,
-    /// Bytes a second of each caller.
+    /// The rate of each caller in bytes per second.
     pub by_caller: Vec<u64>,
-    /// What the server has counted.
+    /// The server's counters.
     pub counters: Counters,
 }
 
 impl Round {
-    /// Bytes a second.
+    /// The rate in bytes per second.
     pub fn bytes_per_second(&self) -> u64 {
         rate(self.bytes, self.elapsed_ns)
     }
 
-    /// `ns` for 2^20 bytes.
+    /// `ns` divided by the number of MiB.
     pub fn per_mib(&self, ns: u64) -> u64 {
         (u128::from(ns) * (1 << 20) / u128::from(self.bytes.max(1))) as u64
     }
@@ -71,7 +71,7 @@ fn rate(bytes: u64, ns: u64) -> u64 {
     (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64
 }
 
-/// A caller's part of the file, in records.
+/// The part of the file that belongs to a caller, in records.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     start: u64,
@@ -95,7 +95,7 @@ impl Stretch {
     }
 }
 
-/// Has one caller for each of `files` at work. `server_cpu` tells CPU time of the server in nanoseconds.
+/// Runs one caller for each of `files`. `server_cpu` returns the CPU time of the server in nanoseconds.
 pub fn run(
     files: &[File],
     load: &Load,
@@ -140,7 +140,7 @@ pub fn run(
     Ok(round)
 }
 
-/// What one caller has done.
+/// The work that one caller has done.
 struct Done {
     operations: u64,
     elapsed_ns: u64,
@@ -182,7 +182,7 @@ fn call(file: &File, load: &Load, stretch: Stretch, start: &Barrier) -> Result<D
     })
 }
 
-/// One batch. The last record is asked for first: neighbours in the other order would share a call.
+/// Reads a batch. It asks for the last record first, because neighbours in the other order would share a call.
 fn read(file: &File, stretch: &Stretch, first: u64, buffers: &mut [Vec<u8>]) -> Result<()> {
     let mut requests: Vec<ReadRequest<'_>> = (first..)
         .zip(buffers)
@@ -197,7 +197,7 @@ fn read(file: &File, stretch: &Stretch, first: u64, buffers: &mut [Vec<u8>]) -> 
     Ok(())
 }
 
-/// The same into registered memory.
+/// Reads a batch into registered memory.
 fn read_into(
     file: &File,
     stretch: &Stretch,

@@ -1,7 +1,7 @@
-//! How much goes through: `odafs bench throughput`, `designs`, `registration` and `credits`.
+//! Throughput: `odafs bench throughput`, `designs`, `registration` and `credits`.
 //!
-//! Each row is a [`Case`]: callers who read or write a file of their server's one after the other, for a while. Cases
-//! are measured in turn, each once a round and on new connections; a row is the median of its rounds.
+//! Each row is a [`Case`]: callers that read or write a file of their server in order, for a while. The cases take turns,
+//! each once in a round and on new connections. A row has the medians of its rounds.
 
 pub mod credits;
 pub mod designs;
@@ -32,17 +32,17 @@ const MIB: f64 = (1 << 20) as f64;
 pub struct Conditions {
     /// The program `odafs`, for servers in processes of their own.
     pub program: PathBuf,
-    /// Bytes of each server's file.
+    /// Size of each server's file in bytes.
     pub file_bytes: u64,
-    /// How often each row is measured.
+    /// Number of rounds.
     pub rounds: u32,
     /// Time for a row in a round.
     pub time: Duration,
-    /// The fabric that RPC-over-RDMA goes by: `tcp`, or a device.
+    /// The fabric of RPC-over-RDMA: `tcp`, or a device.
     pub rdma: Fabric,
 }
 
-/// What these benches print as JSON.
+/// The result of these benches, as they print it in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report<R> {
     /// The machine that it ran on.
@@ -53,28 +53,28 @@ pub struct Report<R> {
     pub bench: &'static str,
     /// Where client and server ran, as a sentence.
     pub placement: String,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// How often each row was measured.
+    /// Number of rounds.
     pub rounds: u32,
     /// The rows.
     pub rows: Vec<R>,
 }
 
-/// The throughput and its costs: the medians of the rounds.
+/// Throughput and costs, as medians of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rate {
-    /// 2^20 bytes a second.
+    /// The rate in MiB per second.
     pub mib_per_second: f64,
-    /// The slowest round.
+    /// The rate of the slowest round.
     pub mib_per_second_lowest: f64,
-    /// The fastest.
+    /// The rate of the fastest round.
     pub mib_per_second_highest: f64,
-    /// Records read or written, in all rounds together.
+    /// Number of records read or written in all rounds.
     pub operations: u64,
-    /// CPU time of the client for 2^20 bytes, in nanoseconds.
+    /// CPU time of the client for a MiB, in nanoseconds.
     pub client_cpu_ns_per_mib: u64,
-    /// That of the server.
+    /// CPU time of the server for a MiB, in nanoseconds.
     pub server_cpu_ns_per_mib: u64,
 }
 
@@ -93,7 +93,7 @@ impl Rate {
     }
 }
 
-/// Measures all cases in turn, and makes a row of the rounds of each.
+/// Measures all cases in turn, and makes a row of each case.
 fn report<S, R>(
     bench: &'static str,
     conditions: &Conditions,
@@ -125,7 +125,7 @@ fn report<S, R>(
     })
 }
 
-/// The RDMA device, if it is one.
+/// Whether it is an RDMA device.
 fn device(fabric: Fabric) -> Option<verbs::Device> {
     let Fabric::Verbs(address) = fabric else {
         return None;
@@ -157,7 +157,7 @@ mod tests {
             (10.0, 30.0)
         );
         assert_eq!((rate.operations, rate.client_cpu_ns_per_mib), (90, 500));
-        // Nothing measured is no division by nothing.
+        // Avoids a division by 0 if nothing was measured.
         assert_eq!(Rate::of(&[Round::default()]).mib_per_second, 0.0);
     }
 }

@@ -1,5 +1,5 @@
-//! `odafs bench registration`: the four strategies of registering memory, on an RDMA device or with what a cost model of
-//! hardware makes of them ("Designing NFS with RDMA for Security, Performance and Scalability", figures 10-15).
+//! `odafs bench registration`: the four strategies of registering memory, on an RDMA device or with a cost model of
+//! hardware ("Designing NFS with RDMA for Security, Performance and Scalability", figures 10 to 15).
 
 use std::time::Duration;
 
@@ -12,72 +12,72 @@ use crate::histogram::median;
 use crate::machine::Machine;
 use crate::process::Fabric;
 
-/// The strategies of the server, as `odafs serve --registration` calls them.
+/// The strategies of the server, by their names in `odafs serve --registration`.
 pub const STRATEGIES: [&str; 4] = ["per-operation", "pooled", "cached", "all-physical"];
 
-/// One more, on devices that can do it: for each call, of memory whose pages are not pinned.
+/// A further strategy, on devices with on-demand paging: registration for each call, of memory whose pages are not pinned.
 const ON_DEMAND: &str = "on-demand";
 
-/// What is measured.
+/// The options of the bench.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The rest.
+    /// The options that all these benches have.
     pub conditions: Conditions,
-    /// Callers, each on a connection of its own.
+    /// Numbers of callers, each on a connection of its own.
     pub threads: Vec<u32>,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: Vec<usize>,
-    /// What the server's engine spends on each registration over TCP, as hardware would. A device has prices of its
-    /// own.
+    /// The time that the server's engine spends on each registration over TCP. A device has costs of its own.
     pub costs: Costs,
     /// Whether the device offers on-demand paging.
     pub on_demand: bool,
 }
 
-/// What registration costs. Soft RDMA has no such price: without these the strategies differ in allocation only.
+/// The costs of registration. Software RDMA has none, so without these the strategies differ only in allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// Telling the adapter of a registration, or of the end of some.
+    /// The cost of a registration, or of ending a batch of them.
     pub operation: Duration,
-    /// Pinning a page of 4 KiB.
+    /// The cost of pinning a page of 4 KiB.
     pub page: Duration,
 }
 
-/// What a row measures.
+/// The parameters of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// One of [`STRATEGIES`].
     pub registration: &'static str,
-    /// Writes in the Read-Write design, where the server registers what it reads into; reads in the Read-Read design,
-    /// where it registers what clients fetch. (Reads in the Read-Write design need none.)
+    /// Whether it writes or reads. It writes in the Read-Write design, where the server registers the memory into which it
+    /// reads. It reads in the Read-Read design, where the server registers what clients fetch. (Reads in the Read-Write
+    /// design need no registration.)
     pub operation: Operation,
-    /// Callers.
+    /// Number of callers.
     pub threads: u32,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: usize,
 }
 
-/// A row.
+/// A row of the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What the row measures.
+    /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Its figures.
+    /// The figures of the row.
     #[serde(flatten)]
     pub rate: Rate,
-    /// Where the time went.
+    /// The parts of the time of a call.
     #[serde(flatten)]
     pub breakdown: Breakdown,
 }
 
-/// Where the time of a call went: the medians of the rounds, in nanoseconds. Calls take turns on one engine, so the
-/// time of one is the time of all, divided.
+/// The parts of the time of a call, as medians of the rounds in nanoseconds. Calls take turns on one engine, so the time
+/// of a call is the whole time divided by their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Breakdown {
-    /// All of it.
+    /// The whole time.
     pub ns_per_call: u64,
-    /// Registering and pinning, fresh tags: as the server's engine measured it.
+    /// Registering, pinning and fresh tags, as measured by the server's engine.
     pub register_ns_per_call: u64,
     /// Ending registrations.
     pub invalidate_ns_per_call: u64,
@@ -125,12 +125,12 @@ impl Plan {
             .chain(self.on_demand.then_some(ON_DEMAND))
     }
 
-    /// How many servers they need, each with a file of its own.
+    /// How many servers the rows need, each with a file of its own.
     pub fn servers(&self) -> usize {
         self.strategies().count()
     }
 
-    /// The rows.
+    /// The parameters of all rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
         for operation in [Operation::Write, Operation::Read] {
@@ -163,10 +163,10 @@ fn case(spec: &Spec, server: usize) -> Case {
     )
 }
 
-/// Measures. `tick` hears what is measured next.
+/// Measures all rows. It calls `tick` with the name of each before it measures it.
 ///
 /// # Errors
-/// A file could not be made, a server not started or not reached, a read or write failed.
+/// A file could not be made, a server could not be started or reached, or a read or write failed.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;
@@ -238,7 +238,7 @@ mod tests {
             (1_640, 1_000)
         );
         assert_eq!(parts.other_ns_per_call, 7_360);
-        // Nothing measured is no division by nothing.
+        // Avoids a division by 0 if nothing was measured.
         assert_eq!(Breakdown::of(&Round::default()), Breakdown::default());
     }
 }

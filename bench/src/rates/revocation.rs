@@ -1,6 +1,6 @@
-//! `odafs bench registration --revocation`: the cost of taking a page back from a client that reads it one-sided. By
-//! its stamp, as ODAFS does: a store, after which the client finds that its read is stale. Or by a tag for this page
-//! and client (a memory window): the device refuses the read and ends the connection.
+//! `odafs bench registration --revocation`: the cost of revoking a page that a client reads one-sided. ODAFS moves the
+//! page's stamp, which is one store, and the client then finds that its read is stale. The alternative is a tag for this
+//! page and client (a memory window): the device then refuses the read and ends the connection.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,43 +23,44 @@ use crate::machine::{Machine, commit};
 use crate::process::Fabric;
 
 const PAGE: usize = 4096;
-/// Pages of the server.
+/// Number of pages of the server.
 const PAGES: usize = 64;
-/// Bytes of a stamp.
+/// Size of a stamp in bytes.
 const STAMP: usize = 8;
-/// How often a page is taken back for a row in a round.
+/// Number of revocations for a row in a round.
 const TIMES: u8 = 20;
-/// How long the peer may take for anything.
+/// Time limit for each step of the peer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A row: medians of all times, in nanoseconds.
+/// A row, with the medians of all times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// `stamp`; or what a tag is: `window`, or where there are none `region`.
+    /// `stamp`, `window`, or on devices without windows `region`.
     pub by: &'static str,
-    /// A call that hands out a reference, there and back.
+    /// The round trip of a call that issues a reference.
     pub reference_ns: u64,
-    /// A read by it: with the stamp's, where that is what guards.
+    /// A read by the reference, including that of the stamp.
     pub read_ns: u64,
-    /// What the server does to take the page back, before a write can be acknowledged.
+    /// The server's work to revoke the page, before it can acknowledge a write.
     pub revoke_ns: u64,
-    /// A read of a page that was taken back, until the client knows that.
+    /// A read of a revoked page, until the client knows that it was revoked.
     pub stale_ns: u64,
-    /// From then on until the next good read: a call for a new reference, and where the connection was lost a new one first.
+    /// The time from then to the next good read: a call for a new reference, and before it a new connection if that was
+    /// lost.
     pub recovered_ns: u64,
-    /// How many connections were lost.
+    /// Number of lost connections.
     pub connections_lost: u64,
-    /// How often it was done.
+    /// Number of revocations.
     pub times: u64,
 }
 
-/// Rows there are.
+/// Number of rows.
 pub const ROWS: usize = 2;
 
 /// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
-/// There is no such fabric, or a connection failed that should not.
+/// There is no such fabric, or a connection failed unexpectedly.
 pub fn run(conditions: &Conditions, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut listener = listen(conditions.rdma)?;
@@ -123,7 +124,7 @@ fn row(by: &'static str, takes: &[Take]) -> Row {
     }
 }
 
-/// What a tag for a range is there.
+/// The kind of tag for a range on this fabric.
 fn tag_name(fabric: Fabric) -> &'static str {
     match device(fabric).is_none_or(|device| device.windows) {
         true => "window",
@@ -144,21 +145,21 @@ fn listen(fabric: Fabric) -> Result<Box<dyn Listener>> {
 
 // The server
 
-/// What the client asks for.
+/// The requests of the client.
 mod ask {
-    /// Where all pages and all stamps are.
+    /// The places of all pages and all stamps.
     pub const WHERE: u8 = 0;
     /// A reference guarded by the page's stamp.
     pub const REFERENCE: u8 = 1;
     /// A reference guarded by a tag of its own.
     pub const TAG: u8 = 2;
-    /// The page's stamp moves.
+    /// Move the page's stamp.
     pub const MOVE: u8 = 3;
-    /// The page's tag ends.
+    /// End the page's tag.
     pub const END: u8 = 4;
 }
 
-/// A connection's answers have so many words.
+/// Number of words in an answer.
 const WORDS: usize = 4;
 
 fn accept<'s>(
@@ -174,7 +175,7 @@ fn accept<'s>(
             None => set.wait(Some(Nanos::from_millis(20))),
             Some(incoming) => {
                 let pair = incoming.accept(b"", 16)?;
-                // What goes wrong at a connection its client sees.
+                // The client notices failures of its connection.
                 scope.spawn(move || serve(pair));
             }
         }
@@ -191,7 +192,7 @@ fn serve(mut pair: Box<dyn QueuePair>) -> Result<()> {
     while !pair.is_closed() {
         match pair.poll() {
             None => {
-                // A connection that is closed shows above.
+                // The code above notices a closed connection.
                 let _ = pair.wait(Some(Nanos::from(PATIENCE)));
             }
             Some(Completion::Recv { .. }) => {
@@ -243,7 +244,7 @@ fn serve(mut pair: Box<dyn QueuePair>) -> Result<()> {
 
 // The client
 
-/// What it took once.
+/// The times of one revocation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Take {
     reference_ns: u64,
@@ -260,15 +261,15 @@ struct Reader {
     sink: Arc<Region>,
     pages: Remote,
     stamps: Remote,
-    /// The server's device answers two reads in the order of their posts.
+    /// Whether the server's device answers two reads in the order of their posts.
     ordered: bool,
 }
 
-/// A read that the device refused. The connection is over.
+/// The device refused the read, and the connection has ended.
 struct Refused;
 
 impl Reader {
-    /// A new connection, and where the pages are.
+    /// Makes a new connection, and asks for the places of the pages.
     fn connect(fabric: Fabric, address: SocketAddr) -> Result<Reader> {
         let mut pair = match fabric {
             Fabric::Verbs(_) => verbs::connect(address, b"", &verbs::ConnectOptions::default()),
@@ -346,7 +347,7 @@ impl Reader {
         Ok(words)
     }
 
-    /// A page and then its stamp, together where the device keeps the order.
+    /// Reads a page and then its stamp, both at once if the device keeps the order.
     fn read_with_stamp(&mut self, page: u8) -> Result<u64> {
         let page = u64::from(page);
         let ordered = self.ordered;
@@ -391,7 +392,7 @@ impl Reader {
         })
     }
 
-    /// The next completion; none: the connection is over.
+    /// The next completion. `None` if the connection has ended.
     fn next(&mut self) -> Result<Option<Completion>> {
         let begin = Instant::now();
         loop {

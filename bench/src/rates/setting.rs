@@ -1,4 +1,4 @@
-//! The servers that rows are measured at, and one measurement.
+//! The servers of the rows, and the measurement of a case.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,41 +16,41 @@ use crate::process::{Fabric, ServerPlan, ServerProcess};
 use crate::progress::percents;
 use crate::scratch::Scratch;
 
-/// How long a spinning side polls: longer than any gap within a row.
+/// How long a spinning side polls. It is longer than any gap within a row.
 const SPIN: Duration = Duration::from_millis(20);
 
-/// Records that are read into registered memory over RDMA: shorter ones the client copies.
+/// The shortest record that is read into registered memory over RDMA, in bytes. The client copies shorter ones.
 const REGISTERED_MIN: usize = 64 << 10;
 
 /// The file's name below the served directory.
 const FILE: &str = "file";
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// At which server, in the order of their start.
+    /// The server, by its place in the order of their start.
     pub server: usize,
-    /// Over which fabric: `shm`, `tcp`, `verbs`, `nfs`, or `rdma`: tcp or verbs, as the conditions say.
+    /// The fabric: `shm`, `tcp`, `verbs`, `nfs`, or `rdma` (tcp or verbs, by the options).
     pub fabric: &'static str,
     /// How calls travel over RDMA.
     pub rdma: Rdma,
-    /// How both sides wait: by polling, or asleep.
+    /// How both sides wait: polling or asleep.
     pub spins: bool,
-    /// Clients, each with connections of its own.
+    /// Number of clients, each with connections of its own.
     pub clients: u32,
-    /// Callers in each.
+    /// Number of callers in each client.
     pub threads: u32,
-    /// What a caller does.
+    /// The operation of the callers.
     pub operation: Operation,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: usize,
-    /// Reads that a caller has under way.
+    /// Number of reads that a caller has under way.
     pub depth: u32,
 }
 
 impl Case {
-    /// One client over RDMA with `threads` callers by this design, one record under way each, both sides asleep while
-    /// they wait.
+    /// One client over RDMA with `threads` callers by this design. Each caller has one record under way, and both sides
+    /// sleep while they wait.
     pub fn by_design(
         design: RdmaDesign,
         server: usize,
@@ -83,10 +83,10 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// No server yet. From now on this process runs on the client's processor.
+    /// A setting without a server. From now on this process runs on the client's processor.
     ///
     /// # Errors
-    /// What binding to it says.
+    /// The process cannot be bound to the processor.
     pub fn new(conditions: &Conditions) -> Result<Self> {
         let placement = Placement::apart();
         if let Some(placement) = &placement {
@@ -99,10 +99,10 @@ impl Setting {
         })
     }
 
-    /// Starts a server with these further arguments and has it read all of its file.
+    /// Starts a server with these further arguments, and makes it read its whole file.
     ///
     /// # Errors
-    /// The file could not be made, the server not be started or read.
+    /// The file could not be made, or the server could not be started or read.
     pub fn start(
         &mut self,
         spins: bool,
@@ -114,7 +114,7 @@ impl Setting {
         let path = directory.path().join(FILE);
         let wrote = percents("writing a file", bytes, tick);
         local::write_random(&path, bytes, wrote).context("cannot write a file")?;
-        // Over TCP we are whoever the server takes root for. The directory lets no other user in.
+        // Over TCP the server squashes root to another user. No further user can enter the directory.
         let everyone = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(&path, everyone).context("cannot open a file to writers")?;
         let arguments = [&["--metrics", "127.0.0.1:0"], arguments].concat();
@@ -124,7 +124,7 @@ impl Setting {
             program: self.conditions.program.clone(),
             directory: directory.path().to_owned(),
             read_only: false,
-            // Pages that are written move to fresh frames, and one strategy of registration lives on free ones.
+            // Written pages move to fresh frames, and one strategy of registration uses free frames.
             cache_bytes: 2 * bytes + (64 << 20),
             fabrics,
             direct: Some("one-sided"),
@@ -169,7 +169,7 @@ impl Setting {
     pub fn measure(&self, case: &Case) -> Result<Round> {
         let (process, _) = &self.servers[case.server];
         if case.spins {
-            // Engines that polled for the row before fall asleep.
+            // Lets engines fall asleep that polled for the previous row.
             std::thread::sleep(SPIN * 3 / 2);
         }
         let url = self.url(process, case.fabric)?;
@@ -186,7 +186,7 @@ impl Setting {
             time,
         };
         let bytes = self.conditions.file_bytes;
-        // Connections are made and buffers are there before anything counts.
+        // Connections and buffers are made before the measurement begins.
         load::run(&files, &load(self.conditions.time / 4), bytes, || 0)?;
         let before = Counters::of(process)?;
         let server_cpu = || process.cpu_ns();
@@ -228,22 +228,22 @@ fn options(spins: bool, threads: u32, rdma: Rdma) -> Options {
     }
 }
 
-/// What a server has counted of RPC over RDMA.
+/// A server's counters of RPC-over-RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Regions registered.
+    /// Number of regions registered.
     pub registrations: u64,
-    /// Fresh tags for memory that was registered already.
+    /// Number of fresh tags for memory that was registered already.
     pub bindings: u64,
-    /// Batches of tags invalidated.
+    /// Number of batches of invalidated tags.
     pub flushes: u64,
-    /// Replies that clients fetched.
+    /// Number of replies that clients fetched.
     pub fetched: u64,
-    /// Time that registrations and fresh tags took.
+    /// Time of registrations and fresh tags.
     pub registering_ns: u64,
-    /// Time that their ends took.
+    /// Time of ending them.
     pub invalidating_ns: u64,
 }
 

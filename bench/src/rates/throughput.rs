@@ -1,5 +1,5 @@
-//! `odafs bench throughput`: sequential reads and writes, record size x requests in flight, over each fabric ("NFS over
-//! RDMA", figures 15-18).
+//! `odafs bench throughput`: sequential reads and writes over each fabric, by record size and requests in flight ("NFS over
+//! RDMA", figures 15 to 18).
 
 use anyhow::Result;
 use odafs::Rdma;
@@ -8,59 +8,59 @@ use serde::Serialize;
 use super::{Case, Conditions, Operation, Rate, Report, Setting, report};
 use crate::machine::Machine;
 
-/// The fabrics: NFS over TCP, shared memory, RPC over RDMA by iWARP over TCP and by a device.
+/// The fabrics: NFS over TCP, shared memory, and RPC-over-RDMA by iWARP over TCP and by a device.
 pub const FABRICS: [&str; 4] = ["nfs", "shm", "tcp", "verbs"];
 
-/// What is measured.
+/// The options of the bench.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The rest.
+    /// The options that all these benches have.
     pub conditions: Conditions,
     /// Some of [`FABRICS`].
     pub fabrics: Vec<&'static str>,
-    /// Reads, writes.
+    /// Whether to read, to write, or both.
     pub operations: Vec<Operation>,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: Vec<usize>,
-    /// Further requests under way with the one that is waited for.
+    /// Number of further requests under way beside the one for which the caller waits.
     pub read_ahead: Vec<u32>,
     /// `spin`, `block`.
     pub waits: Vec<&'static str>,
 }
 
-/// What a row measures.
+/// The parameters of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// One of [`FABRICS`].
     pub fabric: &'static str,
-    /// Reads or writes.
+    /// Whether it reads or writes.
     pub operation: Operation,
     /// How both sides wait.
     pub wait: &'static str,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: usize,
     /// Further requests under way with the one that is waited for.
     pub read_ahead: u32,
 }
 
-/// A row.
+/// A row of the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What the row measures.
+    /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Its figures.
+    /// The figures of the row.
     #[serde(flatten)]
     pub rate: Rate,
 }
 
 impl Plan {
-    /// How many servers they need, each with a file of its own.
+    /// How many servers the rows need, each with a file of its own.
     pub fn servers(&self) -> usize {
         self.waits.len()
     }
 
-    /// The rows.
+    /// The parameters of all rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
         for &operation in &self.operations {
@@ -83,8 +83,8 @@ impl Plan {
 }
 
 impl Spec {
-    /// Reads are a batch on one connection; a write returns when it is done, so those have a thread and a connection
-    /// each.
+    /// Reads go as a batch on one connection. A write returns when it is done, so each write has a thread and a connection
+    /// of its own.
     fn case(&self, server: usize) -> Case {
         let in_flight = self.read_ahead + 1;
         let (threads, depth) = match self.operation {
@@ -105,10 +105,10 @@ impl Spec {
     }
 }
 
-/// Measures. `tick` hears what is measured next.
+/// Measures all rows. It calls `tick` with the name of each before it measures it.
 ///
 /// # Errors
-/// A file could not be made, a server not started or not reached, a read or write failed.
+/// A file could not be made, a server could not be started or reached, or a read or write failed.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;

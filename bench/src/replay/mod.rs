@@ -1,9 +1,9 @@
-//! `odafs bench replay`: a trace (docs/TRACES.md) by each route in turn.
+//! `odafs bench replay`: replays a trace (docs/TRACES.md) by each route in turn.
 //!
 //! The run creates the files that the trace needs in its own directory, and a server serves them from its memory. A
 //! first pass by RPC does not count: it fills the server's cache, and shows how much of the trace fits the time. Then
-//! each round replays that much by every route, each with a new client, so that routes are compared by the same
-//! operations of the same round. Each thread of the recording is a thread here, and does its operations in their order.
+//! each round replays that much by every route, each with a new client. So routes are compared by the same operations of
+//! the same round. Each thread of the recording becomes a thread, which does its operations in their order.
 
 mod player;
 mod row;
@@ -25,7 +25,7 @@ use crate::table::bytes;
 use player::{Limits, Pass};
 use tree::Tree;
 
-/// What is replayed, and how.
+/// The options of the bench.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Names of routes: `rpc`, `guarded`, `one-sided`, `policy`, all without a data cache, and `default`: default
@@ -33,24 +33,24 @@ pub struct Plan {
     pub routes: Vec<String>,
     /// The fabric.
     pub fabric: Fabric,
-    /// Operations begin no earlier than they did.
+    /// Whether operations begin no earlier than in the recording.
     pub as_recorded: bool,
-    /// Bytes of the server's page cache; none: all files fit twice.
+    /// Size of the server's page cache in bytes. `None`: all files fit twice.
     pub cache_bytes: Option<u64>,
-    /// Bytes that files, and buffers, may take.
+    /// The most bytes that files and buffers may take.
     pub bytes_max: u64,
-    /// How often every route has its turn.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Each client replays the trace once before the pass that counts.
+    /// Whether each client replays the trace once before the pass that counts.
     pub warm: bool,
-    /// Time for all of it, about.
+    /// The approximate time for everything.
     pub time: Option<Duration>,
 }
 
-/// The routes that there are.
+/// All routes.
 pub const ROUTES: [&str; 5] = ["rpc", "guarded", "one-sided", "policy", "default"];
 
-/// What `odafs bench replay --json` prints.
+/// The result, as `odafs bench replay --json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The machine that it ran on.
@@ -63,32 +63,32 @@ pub struct Report {
     pub trace: String,
     /// `shm` or `tcp`.
     pub fabric: &'static str,
-    /// Names that the trace finds, files and directories.
+    /// Number of files and directories that exist before the trace begins.
     pub names: u64,
-    /// Bytes of the files that it finds.
+    /// Size of these files in bytes.
     pub file_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Operations of the trace.
+    /// Number of operations in the trace.
     pub recorded: u64,
-    /// Operations of a pass: fewer, where the time is too short.
+    /// Number of operations of a pass, which is less if the time is too short.
     pub operations: u64,
-    /// How often each row was measured.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Whether operations began no earlier than they did when they were recorded.
+    /// Whether operations began no earlier than in the recording.
     pub as_recorded: bool,
-    /// Whether clients had replayed the trace once before.
+    /// Whether each client replayed the trace once before the pass that counts.
     pub warm: bool,
     /// A row for each route and operation.
     #[serde(serialize_with = "crate::spread::flat")]
     pub rows: Vec<Row>,
 }
 
-/// Replays. `tick` hears of each pass before it begins, with `round` first.
+/// Replays the trace. It calls `tick` before each pass.
 ///
 /// # Errors
-/// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation
-/// that fails where it did not, or reads another length, is counted.
+/// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation whose
+/// result differs from the recording is counted, and is no error.
 pub fn run(
     plan: &Plan,
     program: PathBuf,
@@ -124,7 +124,7 @@ pub fn run(
     })?;
     let url = process.url(plan.fabric)?;
     let passes = plan.routes.len() as u32 * plan.rounds * (1 + u32::from(plan.warm)) + 1;
-    // A third is for files, servers and connections.
+    // A third of the time is for files, servers and connections.
     let slice = plan.time.map(|time| time * 2 / 3 / passes);
     let mut limits = Limits {
         operations: threads.iter().map(Vec::len).collect(),

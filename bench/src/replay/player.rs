@@ -1,4 +1,4 @@
-//! One pass through a trace by one client.
+//! Plays one pass of a trace by one client.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -17,46 +17,46 @@ use crate::histogram::Latencies;
 /// How far a pass goes.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Operations of each thread.
+    /// Number of operations of each thread.
     pub operations: Vec<usize>,
-    /// When no further operation begins.
+    /// The time after which no further operation begins.
     pub until: Option<Instant>,
-    /// Operations begin no earlier than they did.
+    /// Whether operations begin no earlier than in the recording.
     pub as_recorded: bool,
 }
 
-/// What operations of one kind took.
+/// The times of operations of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Each.
+    /// Histogram of the times.
     pub latencies: Latencies,
-    /// All together.
+    /// Sum of the times.
     pub sum_ns: u64,
 }
 
-/// What came of a pass.
+/// The result of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
-    /// By operation.
+    /// Times by operation.
     pub tallies: BTreeMap<&'static str, Tally>,
-    /// Operations that each thread did.
+    /// Number of operations of each thread.
     pub done: Vec<usize>,
-    /// Operations that failed where they did not, or did where they failed, or read another length.
+    /// Number of operations that failed or succeeded otherwise than in the recording, or that read another length.
     pub differs: u64,
     /// Where reads ended.
     pub ends: Ends,
 }
 
-/// Where reads ended: each in one of the first three.
+/// Where reads ended. Each read ended in one of the first three.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends {
     /// In the client's data cache.
     pub cache_hits: u64,
-    /// Read directly.
+    /// By a direct read.
     pub direct_hits: u64,
     /// By RPC.
     pub rpc_reads: u64,
-    /// Direct tries that were refused.
+    /// Number of direct reads that were refused.
     pub stale_hits: u64,
 }
 
@@ -71,7 +71,7 @@ impl Ends {
     }
 }
 
-/// The operations of each thread, by their places in the trace. Reads in one call are one operation here: its first.
+/// The operations of each thread, by their positions in the trace. Reads in one call count as one operation, by the first.
 pub fn threads(trace: &Trace) -> Vec<Vec<usize>> {
     let mut threads: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, entry) in trace.entries.iter().enumerate() {
@@ -80,7 +80,7 @@ pub fn threads(trace: &Trace) -> Vec<Vec<usize>> {
     threads.into_values().collect()
 }
 
-/// Bytes of the longest call.
+/// Size of the longest call in bytes.
 pub fn buffer_bytes(trace: &Trace) -> u64 {
     let (mut longest, mut calls) = (0, HashMap::new());
     for entry in &trace.entries {
@@ -98,7 +98,7 @@ pub fn buffer_bytes(trace: &Trace) -> u64 {
     longest
 }
 
-/// Replays all threads at once.
+/// Replays all threads at the same time.
 ///
 /// # Errors
 /// The connection is lost, or a thread panicked.
@@ -152,7 +152,7 @@ pub fn play(
     Ok(pass)
 }
 
-/// One thread.
+/// Replays one thread.
 struct Player<'a> {
     client: &'a Client,
     trace: &'a Trace,
@@ -162,7 +162,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Returns how many entries it did.
+    /// Replays an entry, and returns how many entries that were.
     fn thread(
         &mut self,
         entries: &[usize],
@@ -174,7 +174,7 @@ impl Player<'_> {
             let entry = &self.trace.entries[entries[at]];
             if let Some((began, zero)) = from {
                 let due = began + Duration::from_nanos(entry.begin_ns - zero);
-                // Nothing begins after the end, so nobody waits beyond it.
+                // No operation begins after the end, so the thread does not wait beyond it.
                 let wake = until.map_or(due, |until| due.min(until));
                 std::thread::sleep(wake.saturating_duration_since(Instant::now()));
             }
@@ -192,10 +192,10 @@ impl Player<'_> {
         Ok(at)
     }
 
-    /// One call: an entry, and the reads together with it.
+    /// Makes one call: an entry, and the reads in the same call.
     fn entry(&mut self, entry: &Entry, call: &[usize]) -> Result<()> {
         let operation = entry.operation;
-        // A file that another thread opened, or nobody while it was recorded: that is not timed.
+        // Another thread opened the file, or nobody did during the recording. This open is not timed.
         let needs = matches!(
             operation,
             Operation::Read { .. } | Operation::Write { .. } | Operation::Sync { .. }

@@ -1,4 +1,4 @@
-//! What came of a route.
+//! The figures of a route.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use super::player::{Pass, Tally};
 use crate::histogram::{Latencies, median};
 use crate::spread::Spread;
 
-/// One kind of operation by one route: medians of the rounds, with the lowest and the highest.
+/// One kind of operation by one route, with the medians of the rounds, the lowest and the highest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// `rpc`, `guarded`, `one-sided`, `policy`, `default`.
     pub route: String,
-    /// As the trace has it, `read` for reads in one call too; `all` for all of them.
+    /// The operation as in the trace (`read` for reads in one call, too), or `all` for all operations.
     pub operation: &'static str,
-    /// Calls of a pass.
+    /// Number of calls in a pass.
     pub calls: u64,
     /// The median call.
     pub p50_ns: Spread,
@@ -23,9 +23,9 @@ pub struct Row {
     pub p99_ns: Spread,
     /// The mean.
     pub mean_ns: Spread,
-    /// The mean against that by RPC in the same round.
+    /// The mean divided by that of RPC in the same round.
     pub mean_to_rpc: Option<Spread>,
-    /// Where reads of a pass ended, and how many operations went otherwise than recorded: of `all`.
+    /// Where reads of a pass ended, and how many operations differed from the recording. Only for `all`.
     #[serde(flatten)]
     pub ends: Option<RowEnds>,
 }
@@ -35,13 +35,13 @@ pub struct Row {
 pub struct RowEnds {
     /// In the client's data cache.
     pub cache_hits: u64,
-    /// Read directly.
+    /// By a direct read.
     pub direct_hits: u64,
     /// By RPC.
     pub rpc_reads: u64,
-    /// Direct tries that were refused.
+    /// Number of direct reads that were refused.
     pub stale_hits: u64,
-    /// Operations that failed where they did not when recorded, or the other way, or read another length.
+    /// Number of operations that failed or succeeded otherwise than in the recording, or that read another length.
     pub differs: u64,
 }
 
@@ -64,7 +64,7 @@ fn mean(tally: &Tally) -> f64 {
 }
 
 impl Row {
-    /// The rows of a route, beside RPC in the same rounds: `all` first, then each operation.
+    /// The rows of a route, compared with RPC in the same rounds: first `all`, then each operation.
     pub fn of_route(route: &str, passes: &[Pass], rpc: Option<&[Pass]>) -> Vec<Self> {
         let verbs: BTreeSet<_> = passes.iter().flat_map(|p| p.tallies.keys()).collect();
         let operations = [ALL].into_iter().chain(verbs.into_iter().copied());

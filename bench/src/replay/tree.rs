@@ -1,4 +1,4 @@
-//! The files and directories that a trace finds.
+//! The files and directories that exist before a trace begins.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,19 +14,19 @@ use odafs::{Client, Url};
 use crate::floors::local;
 use crate::scratch::Scratch;
 
-/// A directory with what a trace finds.
+/// A directory with these files.
 pub struct Tree {
     scratch: Scratch,
     changes: bool,
 }
 
-/// Names that something bears before.
+/// Number of names that exist before.
 pub fn found(trace: &Trace) -> u64 {
     let there = |initial| initial != Initial::Absent;
     trace.names.iter().filter(|n| there(n.initial)).count() as u64
 }
 
-/// Bytes that the files may take: as they are found, and as they are written and lengthened.
+/// The most bytes that the files take, before the trace and after its writes.
 pub fn needed(trace: &Trace) -> u64 {
     let mut ends: Vec<u64> = trace
         .names
@@ -53,10 +53,10 @@ pub fn needed(trace: &Trace) -> u64 {
 }
 
 impl Tree {
-    /// Makes what the trace finds, in memory where there is room.
+    /// Makes the files and directories, in memory if there is room.
     ///
     /// # Errors
-    /// A file could not be written; two names contradict each other.
+    /// A file could not be written, or two names contradict each other.
     pub fn new(trace: &Trace, needed: u64) -> Result<Self> {
         let scratch = Scratch::for_bytes(needed).context("cannot make a directory")?;
         let tree = Self {
@@ -67,12 +67,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// What is served.
+    /// The directory to serve.
     pub fn path(&self) -> PathBuf {
         self.scratch.path().join("served")
     }
 
-    /// Makes all as it was, if the trace changes anything, and has the server read the files again.
+    /// Restores everything if the trace changes anything, and makes the server read the files again.
     ///
     /// # Errors
     /// As [`Tree::new`], or the server could not be reached.
@@ -92,7 +92,7 @@ impl Tree {
     }
 }
 
-/// Reads all files by RPC, as far as they are there.
+/// Reads all files that exist by RPC.
 fn fill(trace: &Trace, url: &Url) -> Result<()> {
     let client = Client::connect_with(url, crate::served::by_rpc())?;
     let mut piece = vec![0; 1 << 20];
@@ -130,7 +130,7 @@ fn make(trace: &Trace, root: &Path) -> Result<()> {
         let relative = Path::new(OsStr::from_bytes(&name.path));
         let parents = relative.ancestors().skip(1).collect::<Vec<_>>();
         let made = parents.iter().rev().try_for_each(|parent| {
-            // The trace makes it, and what is in there.
+            // The trace makes this directory and its files.
             let waits = absent.contains(parent.as_os_str().as_bytes());
             match name.initial == Initial::Absent && waits {
                 true => Err(io::ErrorKind::Other.into()),

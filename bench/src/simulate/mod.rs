@@ -1,9 +1,8 @@
-//! `odafs bench simulate`: what a machine cannot show by itself. Thousands of clients, terabytes of cache, links of 25
-//! to 400
-//! Gbit/s, played by a model of queues with costs that were measured or published.
+//! `odafs bench simulate`: what one machine cannot show. A model of queues plays thousands of clients, terabytes of cache
+//! and links of 25 to 400 Gbit/s, with costs that were measured or published.
 //!
-//! Nothing here is measured, and every row says so. [`compare`] puts what `odafs bench scale` has measured on one
-//! machine beside what the model says of that machine.
+//! Nothing here is measured, and every row says so. [`compare`] puts the results of `odafs bench scale` on one machine
+//! beside those of the model.
 
 mod model;
 mod plan;
@@ -16,70 +15,70 @@ pub use plan::{Plan, Route};
 
 use crate::machine::{Machine, commit};
 
-/// What `odafs bench simulate --json` prints.
+/// The result, as `odafs bench simulate --json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine that played it, which no figure depends on.
+    /// The machine that ran the model. No figure depends on it.
     pub machine: Machine,
     /// The commit that the program was built from.
     pub commit: &'static str,
     /// The name of the bench.
     pub bench: &'static str,
-    /// Always: nothing was measured.
+    /// Always true, because nothing was measured.
     pub simulated: bool,
-    /// From which all that is random comes.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Where costs come from.
+    /// The sources of the costs.
     pub costs: Vec<Source>,
     /// A row for each combination of a case.
     pub rows: Vec<Row>,
 }
 
-/// Where costs come from.
+/// The source of costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
-    /// Their name in the rows.
+    /// The name of the costs in the rows.
     pub name: String,
     /// Where they were measured or published.
     pub source: String,
 }
 
-/// What a row is of.
+/// The parameters of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// The case of the plan.
     pub case: String,
     /// The name of the costs.
     pub costs: String,
-    /// The fabric of this code that they are of, if of one.
+    /// The fabric of this project to which the costs belong, if any.
     pub fabric: Option<String>,
     /// How clients read.
     pub route: Route,
-    /// Bytes of a read.
+    /// Size of a read in bytes.
     pub size_bytes: u64,
-    /// The server's link, in Gbit/s each way; 0 for none.
+    /// The server's link in Gbit/s each way. 0 for no link.
     pub link_gbit: f64,
-    /// Processors of the server.
+    /// Number of processors of the server.
     pub cores: u32,
     /// Percent of direct reads that are refused.
     pub stale_percent: f64,
-    /// Bytes of the server's page cache.
+    /// Size of the server's page cache in bytes.
     pub cache_bytes: u64,
-    /// Clients at once, each with one read under way.
+    /// Number of clients, each with one read under way.
     pub clients: u32,
 }
 
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is of.
+    /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Always.
+    /// Always true.
     pub simulated: bool,
-    /// Percent of reads of which a client has a reference.
+    /// Percent of reads for which the client has a reference.
     pub referenced_percent: f64,
-    /// Reads a second of all clients.
+    /// Reads per second of all clients.
     pub reads_per_s: f64,
     /// The median read.
     pub p50_ns: u64,
@@ -89,20 +88,20 @@ pub struct Row {
     pub server_cpu: f64,
     /// The part of the link towards the clients that was in use, 0 to 1.
     pub link_use: f64,
-    /// The part of the adapter that was, 0 to 1.
+    /// The part of the adapter that was in use, 0 to 1.
     pub adapter_use: f64,
-    /// What bounds the rate: `server CPU`, `adapter`, `link`, or `clients`, who wait for nothing but their own reads.
+    /// What limits the rate: `server CPU`, `adapter`, `link`, or `clients`, if these wait only for their own reads.
     pub limit: &'static str,
-    /// What was measured on one machine, where [`compare`] has found it.
+    /// The rate measured on one machine, if [`compare`] has found it.
     pub measured_reads_per_s: Option<f64>,
-    /// What the model says of that, in parts of it.
+    /// The rate of the model divided by that.
     pub simulated_to_measured: Option<f64>,
 }
 
-/// Plays all rows. `tick` is called before each.
+/// Runs the model for all rows. It calls `tick` before each.
 ///
 /// # Errors
-/// None, of a plan that was parsed.
+/// None if the plan was parsed.
 pub fn run(plan: &Plan, mut tick: impl FnMut()) -> Result<Report> {
     let machine = Machine::here().unwatched();
     let mut rows = Vec::new();
@@ -150,11 +149,11 @@ pub fn run(plan: &Plan, mut tick: impl FnMut()) -> Result<Report> {
     })
 }
 
-/// Puts what `odafs bench scale --json` has printed beside rows without a link, of the same fabric, route and number of
-/// clients.
+/// Adds the rates that `odafs bench scale --json` has printed to rows without a link, of the same fabric, route and
+/// number of clients.
 ///
 /// # Errors
-/// It is not such a report, or no row matches what it measured.
+/// It is not such a report, or no row matches it.
 pub fn compare(rows: &mut [Row], measured: &Value) -> Result<()> {
     ensure!(
         measured["bench"] == "scale",
@@ -163,7 +162,7 @@ pub fn compare(rows: &mut [Row], measured: &Value) -> Result<()> {
     let all = measured["rows"]
         .as_array()
         .context("there are no rows in it")?;
-    // Reports from before the length was told are of pages.
+    // Older reports do not name the length, which was a page.
     let size = measured["size_bytes"].as_u64().unwrap_or(4096);
     let mut found = false;
     for row in rows

@@ -1,8 +1,8 @@
-//! The model: queues, and clients that go from one to the next.
+//! The model: queues, and clients that pass through them.
 //!
-//! A read takes the client's processor, the link to the server, the adapter, the server's processors, the link back, and
-//! the client's processor once more. What is refused on the way comes back without data (or, one-sided, with data that
-//! are of no use), and the client asks again by a call.
+//! A read passes the client's processor, the link to the server, the adapter, the server's processors, the link back, and
+//! the client's processor again. A refused read comes back without data (a one-sided one with useless data), and the
+//! client asks again by a call.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,14 +11,14 @@ use super::plan::{Costs, Route};
 use crate::histogram::Latencies;
 use crate::random::Random;
 
-/// Time is counted in picoseconds: a small request takes 3 ns of a link of 400 Gbit/s.
+/// Picoseconds in a nanosecond. Times are in picoseconds, because a small request takes only 3 ns of a link of 400 Gbit/s.
 const PS: f64 = 1000.0;
-/// What a direct read asks an adapter for at a time.
+/// The unit of a direct read at the adapter, in bytes.
 const PAGE: u64 = 4096;
 
-/// Servers that are alike, behind one queue, first come first served.
+/// Equal servers behind one queue, which serve in the order of arrival.
 struct Station {
-    /// When each has nothing more to do.
+    /// The time at which each server becomes idle.
     free: BinaryHeap<Reverse<u64>>,
     busy: u64,
 }
@@ -31,7 +31,7 @@ impl Station {
         }
     }
 
-    /// When a job is done that arrives then. Jobs arrive in the order of time.
+    /// The time at which a job is done that arrives at a given time. Jobs arrive in the order of time.
     fn serve(&mut self, at: u64, service: u64) -> u64 {
         if service == 0 {
             return at;
@@ -43,44 +43,44 @@ impl Station {
         done
     }
 
-    /// The part of its servers that was busy, on average.
+    /// The average part of the servers that was busy.
     fn used(&self, busy_before: u64, elapsed: u64) -> f64 {
         let all = elapsed.max(1) as f64 * self.free.len() as f64;
         ((self.busy - busy_before) as f64 / all).min(1.0)
     }
 }
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Clients, each with one read under way at any time.
+    /// Number of clients, each with one read under way at any time.
     pub clients: u32,
-    /// Processors of the server.
+    /// Number of processors of the server.
     pub cores: u32,
-    /// Whether the clients have no processors of their own, but share those.
+    /// Whether the clients share the server's processors instead of having their own.
     pub together: bool,
-    /// The server's link in each direction; none, if this is 0.
+    /// The server's link in each direction. 0 for no link.
     pub link_gbit: f64,
-    /// From one end to the other.
+    /// One-way latency of the network.
     pub one_way_ns: f64,
-    /// Bytes of a read.
+    /// Size of a read in bytes.
     pub size: u64,
     /// How clients read.
     pub route: Route,
-    /// The part of reads of which the client has a reference; it asks for others by a call.
+    /// The part of reads for which the client has a reference. It makes the others by a call.
     pub referenced: f64,
     /// The part of direct reads that are refused.
     pub stale: f64,
-    /// What each step takes.
+    /// The costs of the steps.
     pub costs: Costs,
-    /// The part of each processor's time that varies, by an exponential distribution.
+    /// The part of each processor's time that varies, with an exponential distribution.
     pub variability: f64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Reads a second of all clients.
+    /// Reads per second of all clients.
     pub reads_per_s: f64,
     /// The median read.
     pub p50_ns: u64,
@@ -90,11 +90,11 @@ pub struct Outcome {
     pub server_cpu: f64,
     /// The part of the link towards the clients that was in use.
     pub link_use: f64,
-    /// The part of the adapter that was.
+    /// The part of the adapter that was in use.
     pub adapter_use: f64,
 }
 
-/// How a client tries to get its bytes.
+/// The ways in which a client tries to get its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Try {
     Direct,
@@ -103,7 +103,7 @@ enum Try {
     Call,
 }
 
-/// What a try asks of each, in picoseconds.
+/// The time that a try takes of each resource, in picoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Demand {
     client: f64,
@@ -137,7 +137,7 @@ impl Setting {
             _ => self.route,
         };
         let cost = self.costs.of(route);
-        // A refusal brings no data, but one-sided readers only see afterwards that what they have is stale.
+        // A refusal brings no data. One-sided readers notice only afterwards that their data is stale.
         let bytes = match (tries, route) {
             (Try::Refused, Route::Guarded) => 0,
             _ => self.size,
@@ -156,7 +156,7 @@ impl Setting {
         }
     }
 
-    /// Time of the link for a message.
+    /// The time that a message takes of the link.
     fn wire(&self, bytes: u64) -> f64 {
         let headers = bytes.div_ceil(self.costs.packet_bytes) * self.costs.header_bytes;
         match self.link_gbit > 0.0 {
@@ -165,7 +165,7 @@ impl Setting {
         }
     }
 
-    /// Each kind of try with how many of it a read takes on average.
+    /// Each kind of try, with the average number of them in a read.
     fn tries(&self) -> [(Try, f64); 3] {
         let direct = match self.route {
             Route::Rpc => 0.0,
@@ -179,8 +179,7 @@ impl Setting {
         ]
     }
 
-    /// The rate in reads per second that each resource alone allows, by its name. `clients` is the rate without any
-    /// queue.
+    /// The rate in reads per second that each resource alone would allow, by name. `clients` is the rate without any queue.
     pub fn limits(&self) -> [(&'static str, f64); 4] {
         let sum = |of: &dyn Fn(Demand) -> f64| -> f64 {
             let tries = self.tries();
@@ -207,7 +206,7 @@ impl Setting {
         ]
     }
 
-    /// Simulates this many reads, after a fifth as many that do not count. The same seed gives the same result.
+    /// Simulates this many reads, after a fifth of that number that do not count. The same seed gives the same result.
     pub fn simulate(&self, reads: u64, seed: u64) -> Outcome {
         Run::new(self, seed).play(reads)
     }
@@ -244,7 +243,7 @@ impl<'a> Run<'a> {
         let mut clients = Vec::with_capacity(self.setting.clients as usize);
         let mut events = BinaryHeap::new();
         for number in 0..self.setting.clients {
-            // They do not all begin at once.
+            // The clients do not all begin at the same time.
             let since = (spread * self.share()) as u64;
             let tries = self.choose();
             events.push(Reverse((since, number)));
@@ -296,7 +295,7 @@ impl<'a> Run<'a> {
         unreachable!("a client always has something to do next")
     }
 
-    /// What the client does now, and when that is done.
+    /// The present step of a client, and when it ends.
     fn step(&mut self, client: &mut Client, now: u64) -> u64 {
         let demand = self.demands[client.tries as usize];
         let (done, next) = match client.step {
@@ -347,12 +346,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// From 0 to below 1.
+/// A random number from 0 to below 1.
 fn share(random: &mut Random) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// With a mean of 1.
+/// An exponential random number with a mean of 1.
 fn exponential(random: &mut Random) -> f64 {
     -(1.0 - share(random)).ln()
 }
@@ -362,7 +361,7 @@ mod tests {
     use super::*;
     use crate::simulate::plan::Cost;
 
-    /// The mean wait of a Poisson stream before some servers, in mean services.
+    /// The mean wait of a Poisson stream before some servers, in units of the mean service.
     fn mean_wait(servers: usize, load: f64, service: fn(&mut Random) -> f64) -> f64 {
         const MEAN: f64 = 1e6;
         let (mut station, mut random) = (Station::new(servers), Random::new(5));
@@ -460,7 +459,7 @@ mod tests {
                         .unwrap();
                     let found = setting.simulate(40_000, 2);
                     close(found.reads_per_s, rate, 0.02);
-                    // Little's law: all of them have one read under way.
+                    // Little's law, since each client has one read under way.
                     close(found.p50_ns as f64, 500.0 * 1e9 / rate, 0.35);
                     limits_seen.push(limit);
                 }

@@ -1,4 +1,4 @@
-//! What is simulated: a plan in TOML.
+//! The plan of a simulation, in TOML.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 use super::Spec;
 use super::model::Setting;
 
-/// The plan that is simulated unless another is given.
+/// The default plan.
 const BUILT_IN: &str = include_str!("../../plans/simulate.toml");
 
-/// A plan, as its file has it.
+/// A plan as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// From which all that is random comes.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Reads that a row is made of, beside five for each client.
+    /// Number of reads for a row, besides five for each client.
     pub reads: u64,
     /// The part of each processor's time that varies, 0 to 1.
     pub variability: f64,
-    /// Bytes of a client's memory that a reference takes.
+    /// Memory of a client that a reference takes, in bytes.
     pub reference_bytes: f64,
-    /// Each stands for all combinations of what its lists hold.
+    /// The cases. Each stands for all combinations of the values in its lists.
     pub cases: Vec<Case>,
-    /// What steps take, by name.
+    /// Costs by name.
     pub costs: BTreeMap<String, Costs>,
 }
 
@@ -40,19 +40,19 @@ pub struct Case {
     pub costs: Vec<String>,
     /// Numbers of clients that read at the same time.
     pub clients: Vec<u32>,
-    /// The server's link, in Gbit/s each way; 0 for none.
+    /// The server's link in Gbit/s each way. 0 for no link.
     pub links_gbit: Vec<f64>,
     /// Sizes of a read, in bytes.
     pub sizes: Vec<u64>,
-    /// Processors of the server.
+    /// Numbers of processors of the server.
     pub cores: Vec<u32>,
     /// Percent of direct reads that are refused.
     pub stale_percent: Vec<f64>,
     /// Memory of the server's page cache, in GiB.
     pub cache_gib: Vec<u64>,
-    /// The part of the cache that clients read, all pages as often.
+    /// The part of the cache that clients read, every page equally often.
     pub working_set: f64,
-    /// Memory that a client has for references, in GiB.
+    /// Memory of a client for references, in GiB.
     pub directory_gib: f64,
     /// One-way latency of the network, in nanoseconds.
     pub one_way_ns: f64,
@@ -76,7 +76,7 @@ pub enum Route {
 const ROUTES: [Route; 3] = [Route::Rpc, Route::Guarded, Route::OneSided];
 
 impl Route {
-    /// As rows have it.
+    /// The name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rpc => "rpc",
@@ -86,35 +86,35 @@ impl Route {
     }
 }
 
-/// What steps take.
+/// The costs of the steps.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Costs {
-    /// Where these figures come from, in words.
+    /// The source of these figures, in words.
     pub source: String,
-    /// The fabric of this code that they are of.
+    /// The fabric of this project to which they belong.
     pub fabric: Option<String>,
-    /// Lengths of reads that times are of, in rising order: those between lie on a line.
+    /// The lengths of reads for which there are times, in rising order. Times in between are interpolated.
     pub sizes: Vec<u64>,
-    /// Operations that the adapter has under way at once.
+    /// The most operations that the adapter has under way at once.
     pub adapter_units: u32,
-    /// Bytes of a request.
+    /// Size of a request in bytes.
     pub request_bytes: u64,
-    /// Bytes of a reply beside the data.
+    /// Size of a reply without its data, in bytes.
     pub reply_bytes: u64,
-    /// Bytes that a packet has of these at most.
+    /// The most payload of a packet, in bytes.
     pub packet_bytes: u64,
-    /// Bytes of a packet beside these.
+    /// Size of a packet without its payload, in bytes.
     pub header_bytes: u64,
-    /// Of a call.
+    /// The costs of a call.
     pub rpc: Cost,
-    /// Of a guarded read.
+    /// The costs of a guarded read.
     pub guarded: Cost,
-    /// Of a one-sided read.
+    /// The costs of a one-sided read.
     pub one_sided: Cost,
 }
 
-/// What the steps of one route take.
+/// The costs of one route.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cost {
@@ -122,12 +122,12 @@ pub struct Cost {
     pub client_ns: Vec<f64>,
     /// CPU time of the server.
     pub server_ns: Vec<f64>,
-    /// Time of one unit of the server's adapter: for a call, or for each page of a direct read.
+    /// Time of one unit of the server's adapter, for a call or for each page of a direct read.
     pub adapter_ns: f64,
 }
 
 impl Costs {
-    /// Those of a route.
+    /// The costs of a route.
     pub fn of(&self, route: Route) -> &Cost {
         match route {
             Route::Rpc => &self.rpc,
@@ -136,7 +136,9 @@ impl Costs {
         }
     }
 
-    /// Of times for each length, that of a read of so many bytes. What is shorter than the first takes as long.
+    /// The time of a read of so many bytes, interpolated between the times of each length. A read that is shorter than
+    /// the first
+    /// length takes as long as that.
     pub fn at(&self, times: &[f64], bytes: u64) -> f64 {
         let known: Vec<(f64, f64)> = (self.sizes.iter().zip(times))
             .map(|(bytes, ns)| (*bytes as f64, *ns))
@@ -154,7 +156,7 @@ impl Costs {
         }
     }
 
-    /// Whether the line through the lengths that are known gives times that can be, for a read of so many bytes.
+    /// Whether the interpolation gives a possible time for a read of so many bytes.
     fn reach(&self, bytes: u64) -> bool {
         ROUTES.iter().all(|route| {
             let cost = self.of(*route);
@@ -184,10 +186,10 @@ impl Costs {
 }
 
 impl Plan {
-    /// The plan that comes with the sources.
+    /// The default plan, which comes with the sources.
     ///
     /// # Errors
-    /// None: a test reads it.
+    /// None, because a test reads the plan.
     pub fn built_in() -> Result<Self> {
         Self::parse(BUILT_IN)
     }
@@ -226,26 +228,26 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Keeps these cases; all where none is named.
+    /// Keeps the named cases, or all if none is named.
     pub fn keep(&mut self, cases: &[String]) {
         self.cases
             .retain(|case| cases.is_empty() || cases.contains(&case.name));
     }
 
-    /// Makes a row of fewer reads, so that all of it takes about so long.
+    /// Lowers the number of reads for a row, so that everything takes about this time.
     pub fn fit(&mut self, seconds: Duration) {
-        /// What one processor plays, and none is slow: half a microsecond for a read of a small crowd, one and a half
-        /// of a large one.
+        /// The reads that any processor can play in a second. A read takes 0.5 us in a small crowd, and 1.5 us in a large
+        /// one.
         const READS_A_SECOND: f64 = 700_000.0;
         let rows = self.rows().map_or(1, |rows| rows.len()).max(1);
         let each = seconds.as_secs_f64() * READS_A_SECOND / rows as f64;
         self.reads = self.reads.min(each as u64).max(100);
     }
 
-    /// Each row, with what is simulated for it.
+    /// The parameters of each row and of its simulation.
     ///
     /// # Errors
-    /// Costs are missing, which a plan that was parsed has.
+    /// Costs are missing. A parsed plan has all of them.
     pub fn rows(&self) -> Result<Vec<(Spec, Setting)>> {
         let mut rows = Vec::new();
         for case in &self.cases {
@@ -338,7 +340,7 @@ impl Case {
         Ok(())
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     fn len(&self) -> usize {
         let lists = [
             self.costs.len(),
@@ -352,7 +354,7 @@ impl Case {
         lists.into_iter().fold(ROUTES.len(), usize::saturating_mul)
     }
 
-    /// All combinations; what comes last here is what follows each other.
+    /// All combinations. The last list varies fastest.
     fn specs(&self) -> Vec<Spec> {
         let first = Spec {
             case: self.name.clone(),
@@ -381,7 +383,7 @@ impl Case {
     }
 }
 
-/// Each of these with each value.
+/// Each of these combined with each value.
 fn each<T: Clone>(specs: Vec<Spec>, values: &[T], set: impl Fn(&mut Spec, T)) -> Vec<Spec> {
     let with = |spec: &Spec, value: &T| {
         let mut spec = spec.clone();

@@ -89,7 +89,7 @@ fn print(report: &Report) -> Result<()> {
         bytes(report.backing_bytes)
     ))?;
     let mut table = Table::new([
-        "<term", "<what", "<wait", "size", "times", "ns", "lowest", "highest",
+        "<term", "<what", "<wait", "=size", "times", "ns", "lowest", "highest",
     ]);
     for row in &report.rows {
         let figures = [row.ns, row.lowest_ns, row.highest_ns].map(|ns| format!("{ns:.0}"));
@@ -107,5 +107,5 @@ fn print(report: &Report) -> Result<()> {
         ];
         table.row(words.into_iter().chain(figures).collect());
     }
-    output::table(&table)
+    output::figures(&table)
 }

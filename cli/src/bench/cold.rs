@@ -90,14 +90,14 @@ fn print(report: &Report) -> Result<()> {
         report.placement,
         report.rounds,
     ))?;
-    output::table(&table(&report.rows))
+    output::figures(&table(&report.rows))
 }
 
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
-        "cache",
+        "=cache",
         "<order",
-        "size",
+        "=size",
         "<fabric",
         "<route",
         "<pass",

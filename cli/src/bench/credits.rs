@@ -70,9 +70,9 @@ fn table(rows: &[Row]) -> Table {
     let [a, b, c, d, e, f] = RATE;
     let mut table = Table::new([
         "<credits",
-        "clients",
-        "in flight",
-        "size",
+        "=clients",
+        "=in flight",
+        "=size",
         a,
         b,
         c,

@@ -52,8 +52,8 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
         "<operation",
         "<design",
-        "threads",
-        "record",
+        "=threads",
+        "=record",
         a,
         b,
         c,

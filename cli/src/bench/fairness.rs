@@ -66,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         report.machine.sentence(),
         report.commit
     ))?;
-    output::table(&table(&report))
+    output::figures(&table(&report))
 }
 
 fn table(report: &Report) -> Table {

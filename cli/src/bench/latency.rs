@@ -201,9 +201,9 @@ const HEADING: [&str; 12] = [
     "<route",
     "<how",
     "<wait",
-    "depth",
-    "size",
-    "pages",
+    "=depth",
+    "=size",
+    "=pages",
     "p50",
     "p99",
     "p99.9",
@@ -241,7 +241,7 @@ fn print(report: &Report) -> Result<()> {
     for row in &report.rows {
         table.row(cells(row));
     }
-    output::table(&table)?;
+    output::figures(&table)?;
     let strays: Vec<&Row> = report.rows.iter().filter(|r| r.other_route > 0).collect();
     for row in strays {
         let label = row.spec.label();
@@ -253,13 +253,13 @@ fn print(report: &Report) -> Result<()> {
     }
     if !report.ratios.is_empty() {
         output::text("\nRatios, the median of the rounds (lowest, highest):\n")?;
-        let mut table = Table::new(["<ratio", "size", "median", "lowest", "highest"]);
+        let mut table = Table::new(["<ratio", "=size", "median", "lowest", "highest"]);
         for r in &report.ratios {
             let size = bytes(r.size_bytes as u64);
             let figures = [r.ratio, r.lowest, r.highest].map(|n| format!("{n:.2}"));
             table.row([r.name.clone(), size].into_iter().chain(figures).collect());
         }
-        output::table(&table)?;
+        output::figures(&table)?;
     }
     Ok(())
 }

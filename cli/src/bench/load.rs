@@ -83,7 +83,7 @@ fn print(report: &Report) -> Result<()> {
         report.rounds,
         time(report.slice_ns),
     ))?;
-    output::table(&table(&report.rows))?;
+    output::figures(&table(&report.rows))?;
     if let Some(ratio) = report.one_sided_p99_to_idle {
         output::text(&format!(
             "\none-sided over shared memory, 99th percentile at the highest load / idle: {:.2} ({:.2} to {:.2})\n",
@@ -97,7 +97,7 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
         "<fabric",
         "<route",
-        "load",
+        "=load",
         "held",
         "p50",
         "mean",

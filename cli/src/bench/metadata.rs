@@ -78,13 +78,13 @@ fn print(report: &Report) -> Result<()> {
         report.rounds,
         time(report.slice_ns),
     ))?;
-    output::table(&table(&report.rows))
+    output::figures(&table(&report.rows))
 }
 
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
         "<mix",
-        "clients",
+        "=clients",
         "<fabric",
         "<operation",
         "a second",

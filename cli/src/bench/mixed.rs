@@ -78,18 +78,18 @@ fn print(report: &Report) -> Result<()> {
         report.rounds,
         time(report.slice_ns),
     ))?;
-    output::table(&table(&report.rows))
+    output::figures(&table(&report.rows))
 }
 
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
         "<direct by",
-        "share",
+        "=share",
         "operations/s",
         "lowest",
         "highest",
-        "<kind",
-        "clients",
+        "=<kind",
+        "=clients",
         "reads/s",
         "read p50",
         "lowest",

@@ -125,9 +125,9 @@ fn print(report: &Report, length: u64) -> Result<()> {
         "<server",
         "<route",
         "<wait",
-        "size",
-        "depth",
-        "<pattern",
+        "=size",
+        "=depth",
+        "=<pattern",
         "p50",
         "p99",
         "p99.9",
@@ -139,14 +139,14 @@ fn print(report: &Report, length: u64) -> Result<()> {
     for row in &report.rows {
         table.row(cells(row));
     }
-    output::table(&table)?;
+    output::figures(&table)?;
     output::text("\nPeer over ours, the median of the rounds (lowest, highest):\n")?;
     let mut table = Table::new(["<ratio", "median", "lowest", "highest"]);
     for r in &report.ratios {
         let figures = [r.ratio, r.lowest, r.highest].map(|n| format!("{n:.2}"));
         table.row([r.name.clone()].into_iter().chain(figures).collect());
     }
-    output::table(&table)
+    output::figures(&table)
 }
 
 fn cells(row: &Row) -> Vec<String> {

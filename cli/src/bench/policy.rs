@@ -149,16 +149,16 @@ fn print(report: &Report, all: bool) -> Result<()> {
         .into_iter()
         .partition(|rows| rows.iter().any(|row| row.config.starts_with("spin")));
     if !routes.is_empty() {
-        output::table(&table_of(&routes, &ROUTES))?;
+        output::figures(&table_of(&routes, &ROUTES))?;
     }
     if !spins.is_empty() {
         let names: Vec<&str> = spins[0].iter().map(|row| row.config.as_str()).collect();
         output::text("\nMany clients, on processors that they share:\n")?;
-        output::table(&table_of(&spins, &names))?;
+        output::figures(&table_of(&spins, &names))?;
     }
     if all {
         output::text("\nAll rows:\n")?;
-        output::table(&rows(&report.rows))?;
+        output::figures(&rows(&report.rows))?;
     }
     for skipped in &report.skipped {
         output::text(&format!("\nnot measured: {skipped}"))?;
@@ -197,7 +197,7 @@ fn by_case(rows: &[Row]) -> Vec<&[Row]> {
 /// A line for each case, with a column for each configuration.
 fn table_of(cases: &[&[Row]], names: &[&str]) -> Table {
     let heading = [
-        "<case", "<fabric", "<mode", "<pattern", "size", "set", "memory", "load", "clients",
+        "<case", "<fabric", "<mode", "<pattern", "=size", "=set", "=memory", "=load", "=clients",
     ];
     let last = [
         "from the first",
@@ -258,12 +258,12 @@ fn rows(rows: &[Row]) -> Table {
         "<fabric",
         "<mode",
         "<pattern",
-        "size",
-        "set",
-        "memory",
-        "load",
-        "clients",
-        "<config",
+        "=size",
+        "=set",
+        "=memory",
+        "=load",
+        "=clients",
+        "=<config",
         "mean",
         "lowest",
         "highest",

@@ -102,7 +102,7 @@ impl Common {
             report.placement,
             report.rounds
         ))?;
-        output::table(&table(&report.rows))
+        output::figures(&table(&report.rows))
     }
 }
 

@@ -88,8 +88,8 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
         "<operation",
         "<registration",
-        "threads",
-        "record",
+        "=threads",
+        "=record",
         a,
         b,
         c,

@@ -128,9 +128,9 @@ fn print(report: &Report) -> Result<()> {
         },
         report.rounds,
     ))?;
-    output::table(&table(&report.rows))?;
+    output::figures(&table(&report.rows))?;
     output::text("\n")?;
-    output::table(&ends(&report.rows))
+    output::figures(&ends(&report.rows))
 }
 
 fn table(rows: &[Row]) -> Table {

@@ -78,16 +78,16 @@ fn print(report: &Report) -> Result<()> {
         report.rounds,
         time(report.slice_ns),
     ))?;
-    output::table(&rows(report))?;
+    output::figures(&rows(report))?;
     output::text("\n")?;
-    output::table(&costs(report))
+    output::figures(&costs(report))
 }
 
 fn rows(report: &Report) -> Table {
     let mut table = Table::new([
         "<fabric",
         "<route",
-        "clients",
+        "=clients",
         "reads/s",
         "lowest",
         "highest",
@@ -125,7 +125,7 @@ fn rows(report: &Report) -> Table {
 fn costs(report: &Report) -> Table {
     let mut table = Table::new([
         "<what",
-        "number",
+        "=number",
         "server memory",
         "client memory",
         "in the directory",

@@ -93,7 +93,7 @@ fn print(report: &Report) -> Result<()> {
         output::text(&format!("  {}: {}\n", costs.name, costs.source))?;
     }
     output::text("\n")?;
-    output::table(&table(&report.rows))
+    output::figures(&table(&report.rows))
 }
 
 fn table(rows: &[Row]) -> Table {
@@ -102,12 +102,12 @@ fn table(rows: &[Row]) -> Table {
         "<case",
         "<costs",
         "<route",
-        "size",
-        "link",
-        "cores",
-        "stale",
-        "cache",
-        "clients",
+        "=size",
+        "=link",
+        "=cores",
+        "=stale",
+        "=cache",
+        "=clients",
         "reads/s",
         "p50",
         "p99",

@@ -106,14 +106,14 @@ fn print(report: &Report) -> Result<()> {
         count(report.visits),
         count(report.failed),
     ))?;
-    output::table(&looks(&report.rows))?;
+    output::figures(&looks(&report.rows))?;
     output::text("\n")?;
     report.growth.iter().try_for_each(sentence)
 }
 
 fn looks(rows: &[Row]) -> Table {
     let mut table = Table::new([
-        "after",
+        "=after",
         "reads/s",
         "read p99",
         "server memory",

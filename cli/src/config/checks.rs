@@ -6,8 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use odafs_fabric::verbs;
+use odafs_server::config::{ExportOptions, Squash};
 use odafs_server::store::tar;
 
+use super::exports::Exported;
 use super::{DirectName, ServeOptions, SquashName};
 use crate::Usage;
 
@@ -36,9 +38,31 @@ impl ServeOptions {
         }
         for export in &self.export {
             check_export(export.name())?;
+            if let Exported::Directory(options) = export {
+                self.check_rights(options)?;
+            }
         }
         if self.shm_connections == Some(0) {
             bail!(Usage("--shm-connections: must be 1 or more".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl ServeOptions {
+    /// Refuses options of an export that change nothing, or shut everybody out.
+    fn check_rights(&self, export: &ExportOptions) -> Result<()> {
+        let name = &export.name;
+        let squash = export.squash.or(self.squash.map(Squash::from));
+        if export.insecure && squash.unwrap_or_default() == Squash::All {
+            bail!(Usage(format!(
+                "--export {name}=...,insecure: callers keep their ids only with squash=root or squash=none; name one of these, or leave insecure out"
+            )));
+        }
+        if export.no_loopback && export.allow.as_ref().is_some_and(Vec::is_empty) {
+            bail!(Usage(format!(
+                "--export {name}=...,allow=no-loopback: this admits nobody over TCP and RDMA; name a network with allow= too"
+            )));
         }
         Ok(())
     }
@@ -75,11 +99,14 @@ const fn for_shm(option: &'static str, said: fn(&ServeOptions) -> bool) -> Condi
     }
 }
 
-const CONDITIONAL: [Conditional; 12] = [
+const CONDITIONAL: [Conditional; 13] = [
     Conditional {
         option: "--insecure",
         said: |options| options.insecure,
-        counts: |options| matches!(options.squash, Some(SquashName::Root | SquashName::None)),
+        counts: |options| {
+            let keeps = matches!(options.squash, Some(SquashName::Root | SquashName::None));
+            keeps || options.export.iter().any(Exported::keeps_ids)
+        },
         remedy: "callers keep their ids only with --squash root or none; name one of these, or leave --insecure out",
     },
     Conditional {
@@ -91,6 +118,12 @@ const CONDITIONAL: [Conditional; 12] = [
     Conditional {
         option: "--allow",
         said: |options| !options.allow.is_empty(),
+        counts: ServeOptions::is_on_network,
+        remedy: FOR_CALLERS,
+    },
+    Conditional {
+        option: "--export /NAME=DIR with allow=, squash= or insecure",
+        said: |options| options.export.iter().any(Exported::has_rights),
         counts: ServeOptions::is_on_network,
         remedy: FOR_CALLERS,
     },

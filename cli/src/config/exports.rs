@@ -4,10 +4,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use odafs_server::config::ExportOptions;
+use clap::ValueEnum as _;
+use odafs_server::config::{ExportOptions, Squash};
 use odafs_server::store::table::normalized;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use toml::Value;
 
+use super::file;
+use super::values::{Allow, SquashName};
 use crate::Usage;
 
 /// The value of one `--export`.
@@ -15,11 +20,9 @@ use crate::Usage;
 pub enum Exported {
     /// `/NAME`: the export of DIR.
     Name(String),
-    /// `/NAME=DIR[,read-only]`: one of several.
+    /// `/NAME=DIR[,OPTION]...`: one of several.
     Directory(ExportOptions),
 }
-
-const READ_ONLY: &str = ",read-only";
 
 impl Exported {
     /// Whether it says which directory, too.
@@ -34,51 +37,179 @@ impl Exported {
             Self::Directory(export) => &export.name,
         }
     }
+
+    /// Whether it says who may reach it, or as whom.
+    pub fn has_rights(&self) -> bool {
+        let has = |e: &ExportOptions| e.allow.is_some() || e.squash.is_some() || e.insecure;
+        matches!(self, Self::Directory(export) if has(export))
+    }
+
+    /// Whether it says that callers keep their ids.
+    pub fn keeps_ids(&self) -> bool {
+        let keeps = |e: &ExportOptions| matches!(e.squash, Some(Squash::Root | Squash::None));
+        matches!(self, Self::Directory(export) if keeps(export))
+    }
+}
+
+/// What the command line calls the options of an export.
+const OPTIONS: &str = "read-only, allow=CIDR, squash=none|root|all and insecure";
+
+/// What one of the texts between commas is.
+enum Part<'t> {
+    ReadOnly,
+    Insecure,
+    /// A name and a value.
+    Valued(&'t str, &'t str),
+    /// Nothing that could be an option.
+    Other,
+}
+
+impl<'t> Part<'t> {
+    fn of(text: &'t str) -> Self {
+        let is_name = |name: &str| {
+            let mut letters = name.bytes();
+            !name.is_empty() && letters.all(|c| c.is_ascii_lowercase() || c == b'-')
+        };
+        match (text, text.split_once('=')) {
+            ("read-only", _) => Self::ReadOnly,
+            ("insecure", _) => Self::Insecure,
+            (_, Some((name, value))) if is_name(name) => Self::Valued(name, value),
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Splits what follows the `=` into the directory, which may have commas in its name, and the options behind it.
+fn split(text: &str) -> (&str, &str) {
+    let commas = text.match_indices(',').map(|(at, _)| at);
+    let mut starts = commas.filter(|at| {
+        let part = text[at + 1..].split(',').next().unwrap_or_default();
+        !matches!(Part::of(part), Part::Other)
+    });
+    match starts.next() {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, ""),
+    }
 }
 
 impl FromStr for Exported {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((name, directory)) = text.split_once('=') else {
+        let Some((name, rest)) = text.split_once('=') else {
             return Ok(Self::Name(text.to_owned()));
         };
-        let (directory, read_only) = match directory.strip_suffix(READ_ONLY) {
-            Some(directory) => (directory, true),
-            None => (directory, false),
-        };
+        let (directory, options) = split(rest);
         if directory.is_empty() {
             return Err(format!(
                 "name a directory or a tar archive after the =, as in {name}=DIR"
             ));
         }
-        Ok(Self::Directory(ExportOptions {
-            name: normalized(name).map_err(|error| error.to_string())?,
-            directory: PathBuf::from(directory),
-            read_only,
-        }))
+        let name = normalized(name).map_err(|error| error.to_string())?;
+        let mut export = ExportOptions::new(name, directory);
+        let mut allowed = None;
+        for part in options.split(',').filter(|_| !options.is_empty()) {
+            match Part::of(part) {
+                Part::ReadOnly => export.read_only = true,
+                Part::Insecure => export.insecure = true,
+                Part::Valued("allow", value) => {
+                    allowed.get_or_insert_with(Vec::new).extend(allow(value)?);
+                }
+                Part::Valued("squash", _) if export.squash.is_some() => {
+                    return Err("squash= is given twice; leave one of them out".to_owned());
+                }
+                Part::Valued("squash", value) => {
+                    let name = SquashName::from_str(value, false).map_err(|_| {
+                        format!("squash={value}: give none, root or all, as in squash=root")
+                    })?;
+                    export.squash = Some(name.into());
+                }
+                Part::Valued(..) | Part::Other => {
+                    return Err(format!(
+                        "{part:?} is no option of an export; there are {OPTIONS}. (For a directory with such a name, use \
+                         --config and [[export]] with name and dir)"
+                    ));
+                }
+            }
+        }
+        set_allowed(&mut export, allowed);
+        Ok(Self::Directory(export))
     }
 }
 
-/// `export = "/NAME"`, or a list of the values that `--export` takes.
-pub fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Exported>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(
-        untagged,
-        expecting = "a name such as \"/data\", or a list of \"/NAME=DIR\""
-    )]
-    enum Value {
-        One(String),
-        Several(Vec<String>),
+/// The networks of `allow=`, which colons separate. An IPv6 network has colons of its own and stands alone.
+fn allow(value: &str) -> Result<Vec<Allow>, String> {
+    if let Ok(one) = value.parse() {
+        return Ok(vec![one]);
     }
-    let texts = match Value::deserialize(from)? {
-        Value::One(text) => vec![text],
-        Value::Several(texts) => texts,
+    let parsed: Result<_, String> = value.split(':').map(str::parse).collect();
+    parsed.map_err(|_| {
+        format!(
+            "allow={value}: give networks such as 10.0.0.0/8, addresses or no-loopback, with colons between them; an IPv6 \
+             network needs an allow= of its own"
+        )
+    })
+}
+
+fn set_allowed(export: &mut ExportOptions, allowed: Option<Vec<Allow>>) {
+    export.no_loopback = allowed.iter().flatten().any(|a| *a == Allow::NoLoopback);
+    export.allow = allowed.map(|all| all.iter().filter_map(Allow::network).collect());
+}
+
+/// One of `[[export]]` in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    name: String,
+    dir: PathBuf,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default, deserialize_with = "networks")]
+    allow: Option<Vec<Allow>>,
+    squash: Option<SquashName>,
+    #[serde(default)]
+    insecure: bool,
+}
+
+fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Allow>>, D::Error> {
+    file::list(from).map(Some)
+}
+
+impl Table {
+    fn export(self) -> Result<Exported, String> {
+        let name = normalized(&self.name).map_err(|error| error.to_string())?;
+        let mut export = ExportOptions {
+            read_only: self.read_only,
+            squash: self.squash.map(Into::into),
+            insecure: self.insecure,
+            ..ExportOptions::new(name, self.dir)
+        };
+        set_allowed(&mut export, self.allow);
+        Ok(Exported::Directory(export))
+    }
+}
+
+/// `export = "/NAME"`, a list of the values that `--export` takes, or tables `[[export]]`.
+pub fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Exported>, D::Error> {
+    let values = match Value::deserialize(from)? {
+        Value::Array(values) => values,
+        one => vec![one],
     };
-    let parsed = texts.iter().map(|text| text.parse());
-    parsed
-        .collect::<Result<_, String>>()
-        .map_err(serde::de::Error::custom)
+    let one = |value| match value {
+        Value::String(text) => text.parse().map_err(D::Error::custom),
+        table @ Value::Table(_) => {
+            let table = Table::deserialize(table).map_err(|error| {
+                D::Error::custom(format!("[[export]]: {}", error.to_string().trim_end()))
+            })?;
+            table.export().map_err(D::Error::custom)
+        }
+        other => Err(D::Error::custom(format!(
+            "expected a name such as \"/data\", a list of \"/NAME=DIR\", or tables [[export]] with name and dir, found a \
+             value of type {}",
+            other.type_str()
+        ))),
+    };
+    values.into_iter().map(one).collect()
 }
 
 /// What to serve, by DIR and all `--export` together.
@@ -150,9 +281,8 @@ mod tests {
     fn exports_are_read() {
         let all = several(&["/a=/srv/a", "/b/c=d=e,read-only"], None).unwrap();
         let export = |name: &str, directory: &str, read_only| ExportOptions {
-            name: name.to_owned(),
-            directory: directory.into(),
             read_only,
+            ..ExportOptions::new(name, directory)
         };
         assert_eq!(
             all,
@@ -182,5 +312,79 @@ mod tests {
         );
         let written = |text: &str| text.parse::<Exported>().unwrap().name().to_owned();
         assert_eq!([written("/a=/x"), written("//a/=/x")], ["/a", "/a"]);
+    }
+
+    /// The options of one export.
+    fn options(text: &str) -> ExportOptions {
+        match text.parse() {
+            Ok(Exported::Directory(export)) => export,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_export_has_options_of_its_own() {
+        let plain = options("/a=/srv/a,b");
+        assert_eq!(plain, ExportOptions::new("/a", "/srv/a,b"));
+        let all = options(
+            "/a=/srv/a,b,allow=10.0.0.0/8:192.0.2.7,squash=root,read-only,insecure,allow=fd00::/8,allow=no-loopback",
+        );
+        let networks = ["10.0.0.0/8", "192.0.2.7/32", "fd00::/8"];
+        let wanted = ExportOptions {
+            read_only: true,
+            allow: Some(networks.map(|text| text.parse().unwrap()).to_vec()),
+            no_loopback: true,
+            squash: Some(Squash::Root),
+            insecure: true,
+            ..ExportOptions::new("/a", "/srv/a,b")
+        };
+        assert_eq!(all, wanted);
+        assert_eq!(options("/a=/x,squash=none").squash, Some(Squash::None));
+        let file = "[[export]]\nname = '/a'\ndir = '/srv/a,b'\nread-only = true\nsquash = 'root'\ninsecure = true\n\
+                    allow = ['10.0.0.0/8', '192.0.2.7', 'fd00::/8', 'no-loopback']\n";
+        #[derive(Deserialize)]
+        struct File {
+            #[serde(deserialize_with = "one_or_more")]
+            export: Vec<Exported>,
+        }
+        let read = |text: &str| toml::from_str::<File>(text).map(|file| file.export);
+        assert_eq!(read(file).unwrap(), [Exported::Directory(wanted)]);
+        let both = read("export = ['/b=/x,squash=all', { name = '/c', dir = '/y' }]").unwrap();
+        assert!(both[0].has_rights() && !both[1].has_rights() && both[1].name() == "/c");
+        for (text, told) in [
+            ("export = 3", "/NAME=DIR"),
+            ("[[export]]\nname = '/a'", "missing field `dir`"),
+            (
+                "[[export]]\nname = '/a'\ndir = '/x'\nro = true",
+                "unknown field `ro`",
+            ),
+            (
+                "[[export]]\nname = '/a'\ndir = '/x'\nsquash = 'some'",
+                "unknown variant `some`",
+            ),
+            (
+                "[[export]]\nname = '/a'\ndir = '/x'\nallow = 'x'",
+                "give a network",
+            ),
+        ] {
+            let said = read(text).unwrap_err().to_string();
+            assert!(said.contains(told), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_option_of_an_export_is_told_with_a_remedy() {
+        for (text, told) in [
+            ("/a=/x,alow=10.0.0.0/8", "read-only, allow=CIDR"),
+            ("/a=/x,read-only,fast", "\"fast\" is no option"),
+            ("/a=/x,squash=some", "give none, root or all"),
+            ("/a=/x,squash=root,squash=all", "leave one of them out"),
+            ("/a=/x,allow=everybody", "give networks such as 10.0.0.0/8"),
+            ("/a=/x,allow=10.0.0.0/8:fd00::/8", "an allow= of its own"),
+            ("/a=,allow=10.0.0.0/8", "/a=DIR"),
+        ] {
+            let said = text.parse::<Exported>().unwrap_err();
+            assert!(said.contains(told), "{text}: {said}");
+        }
     }
 }

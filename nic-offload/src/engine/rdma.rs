@@ -17,7 +17,7 @@ use odafs_fabric::{Completion, QueuePair, SteeringTag};
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
 use super::{Now, Serves, Turn};
-use crate::calls::{Back, Caller, Job, Outcome, Placed, Transport};
+use crate::calls::{Back, Caller, Job, Notes, Outcome, Placed, Transport};
 use crate::registration::{Adapter, Lease, Registrar};
 
 mod back;
@@ -112,6 +112,7 @@ impl RdmaLine {
                 apart: None,
                 // Without a credit nothing would ever leave.
                 back: (reverse_credits > 0).then(|| Arc::clone(&back) as Arc<dyn Back>),
+                notes: Notes::default(),
             },
             out: Outbox::new(qp, now.time),
             responder,

@@ -6,7 +6,7 @@ use odafs_fabric::{Completion, QueuePair};
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
 use super::{Now, Serves, Turn};
-use crate::calls::{Caller, Outcome, Transport};
+use crate::calls::{Caller, Notes, Outcome, Transport};
 
 /// Bytes of a reply that are reserved for what is not data: attributes, and the most references that come with data.
 const BESIDE_DATA: u32 = 2048;
@@ -37,6 +37,7 @@ impl RpcLine {
             placement: Some(reply_bytes_max.saturating_sub(BESIDE_DATA)),
             apart: None,
             back: None,
+            notes: Notes::default(),
         };
         RpcLine {
             out: Outbox::new(qp, now),

@@ -1,5 +1,5 @@
-//! MOUNT version 3 (RFC 1813, appendix I): from the path of an export to the handle of its root, or of a
-//! directory below it.
+//! MOUNT version 3 (RFC 1813, appendix I): resolves a path to the file handle of an export's root, or of a directory below
+//! it.
 
 use std::num::NonZeroUsize;
 
@@ -13,28 +13,29 @@ use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 
-use crate::rpc::access::Access;
+use crate::rpc::access::{Access, Squash, Verdict};
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::export::Export;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
 use crate::vfs::{self, Credential, FileType, HandleBytes, ObjectId};
 
-/// The most mounts that DUMP remembers. It is a courtesy: nothing depends on it.
+/// The most mounts that DUMP remembers. Nothing depends on them.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
-/// The most symbolic links on the way to a directory, as on Linux.
+/// The most symbolic links in the resolution of a path, as on Linux.
 const LINKS_MAX: u32 = 40;
 
 /// The MOUNT program of one export.
 pub struct MountProgram {
     export: Arc<Export>,
     access: Arc<Access>,
-    mounted: Mutex<LruCache<(String, Vec<u8>), ()>>,
+    /// Which host has mounted which path, and the tag of its export.
+    mounted: Mutex<LruCache<(String, Vec<u8>), u16>>,
 }
 
 impl MountProgram {
-    /// For `export`, to whom `access` lets in.
+    /// Serves `export` to those whom `access` admits.
     pub fn new(export: Arc<Export>, access: Arc<Access>) -> Self {
         Self {
             export,
@@ -44,25 +45,54 @@ impl MountProgram {
     }
 
     fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<HandleBytes, Status> {
-        let peer = &call.caller.peer;
-        if self.access.lacks_privilege(peer) {
-            tracing::warn!(%peer, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
-            return Err(Status::Access);
+        self.check(call, 0, path)?;
+        let tag = self.tag_of(path);
+        if tag != 0 {
+            self.check(call, tag, path)?;
         }
-        if !self.access.admits(peer) {
-            tracing::info!(%peer, "mount refused: not in the access list (--allow)");
-            return Err(Status::Access);
+        let who = call.rights.credential(tag, &call.who);
+        let who = who.map_err(|_| Status::Access)?;
+        let directory = self.walk(&who, path)?;
+        // By way of `..` the walk has gone where the caller was not judged.
+        if self.export.tag_of(directory) != tag {
+            return Err(Status::NoEnt);
         }
-        let directory = self.walk(&call.who, path)?;
+        let root = self.export.root();
+        let shown =
+            namespace::check_found(&self.export, root, directory, &|tag| call.rights.check(tag));
+        shown.map_err(mount_status)?;
         let handle = self.export.handle(directory);
         let entry = (host(&call.caller.peer), path.to_vec());
-        self.mounted.lock().put(entry, ());
+        let tag = self.export.tag_of(directory);
+        self.mounted.lock().put(entry, tag);
         tracing::info!(peer = %call.caller.peer, path = %path.escape_ascii(), "mounted");
         Ok(handle)
     }
 
-    /// The directory of a path, which begins with the export's name. Symbolic links on the way are followed as long as they
-    /// stay in the export.
+    /// Refuses callers that may not reach an export, or the server where the tag is 0.
+    fn check(&self, call: &Call<'_>, tag: u16, path: &[u8]) -> Result<(), Status> {
+        let (peer, path) = (&call.caller.peer, path.escape_ascii());
+        match self.access.verdict_on(call.caller, tag) {
+            Verdict::Admitted(_) => return Ok(()),
+            Verdict::WrongPort => {
+                tracing::warn!(%peer, %path, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
+            }
+            Verdict::Stranger => {
+                tracing::info!(%peer, %path, "mount refused: not in the access list (--allow)");
+            }
+        }
+        Err(Status::Access)
+    }
+
+    /// The tag of the export of a table in which a path begins, or 0.
+    fn tag_of(&self, path: &[u8]) -> u16 {
+        let tags = self.export.store().tags().into_iter();
+        let mut of_path = tags.filter(|(name, _)| below_export(name.as_bytes(), path).is_some());
+        of_path.next().map_or(0, |(_, tag)| tag)
+    }
+
+    /// Resolves a path, which begins with the export's name, to a directory. It follows symbolic links that stay in the
+    /// export.
     fn walk(&self, who: &Credential, path: &[u8]) -> Result<ObjectId, Status> {
         let below =
             below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
@@ -71,11 +101,11 @@ impl MountProgram {
         // Each export is a file system of its own.
         let mut file_system = None;
         let mut links = 0;
-        // What is left to walk, the next name last.
+        // The names that are left, the next one last.
         let mut rest = Vec::new();
         push(&mut rest, below, false);
         while let Some(step) = rest.pop() {
-            // `..` is resolved on the store, whose root is its own parent.
+            // The store's root is its own parent, so `..` of a link must not reach it.
             if step.of_link && directory == root && step.name == b".." {
                 return Err(Status::Access);
             }
@@ -94,7 +124,7 @@ impl MountProgram {
                     links += 1;
                     let target = namespace::readlink(&self.export, object)
                         .map_err(|error| mount_status(error.status))?;
-                    // It speaks of the server's own file system.
+                    // An absolute target is a path in the server's own file system.
                     if target.starts_with(b"/") {
                         return Err(Status::Access);
                     }
@@ -109,10 +139,11 @@ impl MountProgram {
 
     fn reply_mount(&self, call: &Call<'_>, path: &[u8], results: &mut Writer<'_>) -> Answer {
         let mounted = self.mount(call, path);
-        let flavors: &[u32] = if self.access.ignores_ids() {
-            &[FLAVOR_SYS, FLAVOR_NONE]
-        } else {
-            &[FLAVOR_SYS]
+        // Where all are squashed, what a caller says of itself does not matter.
+        let verdict = self.access.verdict_on(call.caller, self.tag_of(path));
+        let flavors: &[u32] = match verdict {
+            Verdict::Admitted(Squash::All) => &[FLAVOR_SYS, FLAVOR_NONE],
+            _ => &[FLAVOR_SYS],
         };
         let result = mounted
             .as_ref()
@@ -124,9 +155,13 @@ impl MountProgram {
         reply(results, &result)
     }
 
-    fn dump(&self, results: &mut Writer<'_>) {
+    /// DUMP, of what lies where the caller may reach it.
+    fn dump(&self, call: &Call<'_>, results: &mut Writer<'_>) {
         let mounted = self.mounted.lock();
-        let mounts = mounted.iter().map(|((host, directory), ())| Mount {
+        let shown = mounted
+            .iter()
+            .filter(|(_, tag)| call.rights.check(**tag).is_ok());
+        let mounts = shown.map(|((host, directory), _)| Mount {
             host: Name(host.as_bytes()),
             directory: DirPath(directory),
         });
@@ -138,7 +173,7 @@ impl MountProgram {
         let mut mounted = self.mounted.lock();
         let gone: Vec<_> = mounted
             .iter()
-            .map(|(entry, ())| entry)
+            .map(|(entry, _)| entry)
             .filter(|(from, directory)| *from == host && path.is_none_or(|path| path == directory))
             .cloned()
             .collect();
@@ -147,15 +182,25 @@ impl MountProgram {
         }
     }
 
-    fn exports(&self, results: &mut Writer<'_>) {
-        // Loopback is always let in; with more than that listed, the list is what a client wants to know.
-        let networks: Vec<String> = self.access.networks().collect();
-        let groups = networks.iter().map(|network| Name(network.as_bytes()));
-        let groups: Vec<_> = groups.collect();
+    /// EXPORT: the exports that the caller may reach, and the networks that may reach each. (Loopback is not listed.)
+    fn exports(&self, call: &Call<'_>, results: &mut Writer<'_>) {
+        let tags = self.export.store().tags();
+        let tag_of = |name: &str| {
+            let mut named = tags.iter().filter(|(known, _)| known == name);
+            named.next().map_or(0, |(_, tag)| *tag)
+        };
         let names = self.export.config().names();
-        let exports = names.map(|name| mount3::Export {
+        let listed: Vec<(&str, Vec<String>)> = names
+            .map(|name| (name, tag_of(name)))
+            .filter(|(_, tag)| call.rights.check(*tag).is_ok())
+            .map(|(name, tag)| (name, self.access.networks(tag)))
+            .collect();
+        let exports = listed.iter().map(|(name, networks)| mount3::Export {
             directory: DirPath(name.as_bytes()),
-            groups: groups.clone(),
+            groups: networks
+                .iter()
+                .map(|network| Name(network.as_bytes()))
+                .collect(),
         });
         Exports(exports.collect()).encode(results);
     }
@@ -175,13 +220,13 @@ impl MountProgram {
                 }
                 return Ok(self.reply_mount(&call, path, results));
             }
-            Procedure::Dump => self.dump(results),
+            Procedure::Dump => self.dump(&call, results),
             Procedure::Unmount => {
                 let path = path(&mut call.arguments)?;
                 self.forget(&call.caller.peer, Some(path));
             }
             Procedure::UnmountAll => self.forget(&call.caller.peer, None),
-            Procedure::Export => self.exports(results),
+            Procedure::Export => self.exports(&call, results),
         }
         Ok(Answer::Replied)
     }
@@ -233,11 +278,11 @@ fn path<'a>(arguments: &mut Reader<'a>) -> Result<&'a [u8], XdrError> {
 /// A name of a path.
 struct Step {
     name: Vec<u8>,
-    /// A symbolic link has it, and not the caller.
+    /// Whether a symbolic link contains it, and not the caller's path.
     of_link: bool,
 }
 
-/// A path is to be walked before what is left.
+/// Puts the names of a path before those that are left.
 fn push(rest: &mut Vec<Step>, path: &[u8], of_link: bool) {
     let at = rest.len();
     rest.extend(components(path).map(|name| Step {
@@ -252,7 +297,7 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|name| !matches!(*name, b"" | b"."))
 }
 
-/// What follows the export's name in `path`, by whole components; `None` where the path is of no export.
+/// What follows the export's name in `path`, by whole components. `None` if the path does not begin with that name.
 fn below_export<'p>(export: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     let mut rest = path;
     for wanted in components(export) {

@@ -1,4 +1,4 @@
-//! What metrics and logs call procedures and statuses, and which file a call is about.
+//! The names of procedures and statuses in metrics and logs, and the file that a call concerns.
 
 use odafs_common::wire::nfs3::{FileHandle, MAX_NAME, Procedure, Status};
 use odafs_common::wire::xdr::{Decode as _, Reader};
@@ -6,7 +6,7 @@ use odafs_common::wire::xdr::{Decode as _, Reader};
 use crate::vfs::export::Export;
 use crate::vfs::read::Effort;
 
-/// The names of RFC 1813, by number.
+/// The procedures' names in RFC 1813, by number.
 pub const PROCEDURES: [&str; Procedure::ALL.len()] = [
     "NULL",
     "GETATTR",
@@ -41,7 +41,7 @@ pub fn statuses(procedure: u32) -> Vec<(u32, String)> {
     }
 }
 
-/// The number of the file that a call begins with, and the name in it.
+/// The inode number of the first file handle of a call, and the name in that directory if the call has one.
 pub fn about(export: &Export, procedure: u32, mut arguments: Reader<'_>) -> Option<String> {
     use Procedure as P;
     let handle = FileHandle::decode(&mut arguments).ok()?;

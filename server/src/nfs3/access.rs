@@ -9,7 +9,7 @@ use crate::vfs::attributes::access as granted;
 pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut Writer<'_>) -> Step {
     let object = context.object_now(arguments.file)?;
     let attributes = match object {
-        // Where this takes no waiting, the question of rights does not either.
+        // If the attributes are at hand, so is the answer about rights.
         Ok(object) => context.attributes_now(object)?.ok(),
         Err(_) => None,
     };

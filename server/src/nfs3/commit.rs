@@ -1,10 +1,9 @@
-//! COMMIT (RFC 1813, section 3.3.21). The whole file is committed, whatever range is asked for.
+//! COMMIT (RFC 1813, section 3.3.21). It commits the whole file, whatever range the client names.
 
 use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::vfs::read::Effort;
 use crate::vfs::write::commit as commit_file;
 
 pub(super) fn commit(context: &Context<'_>, arguments: CommitArgs<'_>, w: &mut Writer<'_>) -> Step {
@@ -14,13 +13,10 @@ pub(super) fn commit(context: &Context<'_>, arguments: CommitArgs<'_>, w: &mut W
 }
 
 fn sync(context: &Context<'_>, arguments: &CommitArgs<'_>) -> CommitResult {
-    let file = context
-        .export
-        .file_of_handle(arguments.file.0, Effort::MayBlock)
-        .map_err(|failed| Failed {
-            status: failed.into(),
-            rest: context.nothing_written(arguments.file),
-        })?;
+    let file = context.file(arguments.file).map_err(|failed| Failed {
+        status: failed.into(),
+        rest: context.nothing_written(arguments.file),
+    })?;
     match commit_file(context.export, &file) {
         Ok((verifier, around)) => Ok(CommitOk {
             wcc: around.into(),

@@ -1,4 +1,4 @@
-//! Between the types of the wire and the server's own: copies of fields.
+//! Conversions between the types of the wire and those of the server.
 
 use odafs_common::wire::nfs3 as wire;
 
@@ -48,7 +48,8 @@ impl From<StoreError> for wire::Status {
     }
 }
 
-/// One that only [`crate::vfs::read::Effort::ResidentOnly`] knows is no status.
+/// [`ReadFailed::NotResident`] has no status on the wire. It occurs only with
+/// [`crate::vfs::read::Effort::ResidentOnly`].
 impl From<ReadFailed> for wire::Status {
     fn from(failed: ReadFailed) -> Self {
         match failed {
@@ -72,7 +73,7 @@ impl From<FileType> for wire::FileType {
     }
 }
 
-/// The nearest time that NFS version 3 can tell: 1970 to 2106.
+/// The nearest time that NFS version 3 can express. It covers 1970 to 2106.
 impl From<Time> for wire::Time {
     fn from(time: Time) -> Self {
         match u32::try_from(time.seconds) {
@@ -103,7 +104,7 @@ impl From<Device> for wire::Device {
     }
 }
 
-/// The change attribute stays behind: NFS version 3 has the change time for it.
+/// NFS version 3 has no change attribute. Its clients use the change time.
 impl From<Attributes> for wire::Attributes {
     fn from(all: Attributes) -> Self {
         Self {

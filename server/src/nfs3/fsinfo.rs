@@ -9,7 +9,7 @@ use super::{Context, DATA_BYTES_MAX, Step};
 use crate::vfs::Limits;
 use crate::vfs::attributes::limits;
 
-/// What a READDIR better asks for, in bytes.
+/// The preferred size of a READDIR request, in bytes.
 const DIRECTORY_BYTES: u32 = 64 << 10;
 
 pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {

@@ -39,7 +39,7 @@ pub(super) fn lookup(
     Ok(())
 }
 
-/// With whatever effort is allowed.
+/// Looks a name up, with whatever effort is allowed.
 fn find(
     context: &Context<'_>,
     directory: ObjectId,
@@ -52,6 +52,10 @@ fn find(
         }
         Effort::MayBlock => namespace::lookup(export, who, directory, name),
     };
-    let found = found.map_err(Status::from);
-    Ok(found.map(|(object, attributes)| (context.handle(object), attributes.into())))
+    Ok(found
+        .map_err(Status::from)
+        .and_then(|(object, attributes)| {
+            namespace::check_found(export, directory, object, &|tag| context.rights.check(tag))?;
+            Ok((context.handle(object), attributes.into()))
+        }))
 }

@@ -1,4 +1,4 @@
-//! What CREATE, MKDIR, SYMLINK and MKNOD have in common: the result.
+//! The result that CREATE, MKDIR, SYMLINK and MKNOD have in common.
 
 use odafs_common::wire::nfs3::{
     CreateOk, CreateResult, DirectoryName, Failed, FileHandle, WccData,
@@ -9,7 +9,7 @@ use super::Context;
 use crate::vfs::around::Change;
 use crate::vfs::{self, ObjectId};
 
-/// Makes something under a name in a directory with `make`, and writes the result.
+/// Makes an object under a name in a directory with `make`, and writes the result.
 pub(super) fn reply(
     context: &Context<'_>,
     place: &DirectoryName<'_>,
@@ -28,7 +28,7 @@ pub(super) fn reply(
     let directory = change.end().into();
     match made {
         Ok((object, attributes)) => {
-            // Without a handle the client looks it up.
+            // If there is no handle, the client looks the name up.
             let handle = Some(context.handle(object));
             CreateResult::Ok(CreateOk {
                 file: handle.as_ref().map(|handle| FileHandle(handle)),

@@ -1,7 +1,7 @@
-//! NFS version 3 (RFC 1813): a file for each procedure.
+//! NFS version 3 (RFC 1813), with a file for each procedure.
 //!
-//! Each is a step: it decodes its arguments, and either writes its result (a refusal is a result too) or
-//! says [`Answer::Blocks`] if it would have to wait and [`Effort::ResidentOnly`] is all that it may do.
+//! Each procedure is a step. It decodes its arguments and writes its result, which may be a refusal. With
+//! [`Effort::ResidentOnly`] it returns [`Answer::Blocks`] if it would have to wait.
 
 mod about;
 mod access;
@@ -36,47 +36,72 @@ use odafs_common::wire::xdr::{Decode, Reader, Writer};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
+use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::attributes::{attributes, attributes_at_hand, attributes_of_handle};
 use crate::vfs::export::Export;
+use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
-use crate::vfs::{Credential, HandleBytes, ObjectId};
+use crate::vfs::{self, Credential, HandleBytes, ObjectId};
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
-/// What is in a READ or READDIR reply besides data or entries, in bytes, and something to spare.
+/// Bytes reserved in a READ or READDIR reply for what is neither data nor entries.
 const REPLY_OVERHEAD_BYTES: u32 = 512;
 
 /// NFS version 3 of one export.
 pub struct Nfs3(Arc<Export>);
 
 impl Nfs3 {
-    /// For `export`.
+    /// Serves `export`.
     pub fn new(export: Arc<Export>) -> Self {
         Self(export)
     }
+
+    /// Whether a write to the file that the arguments begin with may have to sync. So it is of a file that was not seen
+    /// lately.
+    fn wants_sync(&self, arguments: &mut Reader<'_>) -> bool {
+        let handle = FileHandle::decode(arguments);
+        let object = handle.map(|handle| self.0.resolve(handle.0, Effort::ResidentOnly));
+        !matches!(object, Ok(Ok(object)) if !self.0.wants_sync(object))
+    }
+
+    /// The credential with which a call acts in the export of its first file handle, if that may be another than the
+    /// call's. The arguments of all procedures begin with a handle. One of an export that the caller may not reach is
+    /// refused where it is resolved.
+    fn acting(&self, call: &Call<'_>) -> Option<Credential> {
+        if !call.rights.are_by_export() {
+            return None;
+        }
+        let handle = FileHandle::decode(&mut call.arguments.clone()).ok()?;
+        let tag = self.0.tag_of_handle(handle.0);
+        let who = call.rights.credential(tag, &call.who).ok()?;
+        Some(who.into_owned())
+    }
 }
 
-/// What a procedure works with.
+/// What the procedures need of a call and of the server.
 struct Context<'a> {
     export: &'a Export,
+    /// The credential in the export of the first file handle.
     who: Credential,
+    rights: Rights<'a>,
     effort: Effort,
-    /// The most bytes of data or entries that fit a reply.
+    /// The most bytes of data or entries that fit in a reply.
     room: u32,
-    /// Bytes of data that may go ahead of it instead.
+    /// The most bytes of data that may travel ahead of the reply. `None` if the call has no placement.
     placement: Option<u32>,
-    /// The payload of the arguments, if it came apart from them.
+    /// The payload of the arguments, if it came apart from the message.
     apart: Option<Gather<'a>>,
 }
 
-/// A procedure that cannot go on without waiting.
+/// The procedure would have to wait.
 struct Blocks;
 
 type Step = Result<(), Blocks>;
 
-/// A step of a procedure whose data may go another way than into the reply.
+/// A step of a procedure whose data may travel apart from the reply.
 type PlacingStep = Result<Answer, Blocks>;
 
 impl Program for Nfs3 {
@@ -117,7 +142,7 @@ impl Program for Nfs3 {
         let names = match P::from_code(procedure) {
             Some(P::Write) => return Repeats::Write,
             Some(P::SetAttributes) => [None; 2],
-            // These begin with the name.
+            // The arguments of these begin with the name.
             Some(
                 P::Create
                 | P::MakeDirectory
@@ -141,8 +166,9 @@ impl Program for Nfs3 {
         match Procedure::from_code(procedure) {
             Some(Procedure::Commit) => true,
             Some(Procedure::Write) => {
-                write::stable(&mut arguments).is_ok_and(|stable| stable != Stable::Unstable)
-                    || self.0.wants_sync()
+                let stable = write::stable(&mut arguments.clone());
+                stable.is_ok_and(|stable| stable != Stable::Unstable)
+                    || self.wants_sync(&mut arguments)
             }
             _ => self.repeats(procedure, arguments) != Repeats::Harmless,
         }
@@ -152,9 +178,11 @@ impl Program for Nfs3 {
         let Some(procedure) = Procedure::from_code(call.procedure) else {
             return Answer::NoProcedure;
         };
+        let who = self.acting(&call).unwrap_or(call.who);
         let context = Context {
             export: &self.0,
-            who: call.who,
+            who,
+            rights: call.rights,
             effort: call.effort,
             room: call
                 .caller
@@ -205,7 +233,7 @@ impl Program for Nfs3 {
 }
 
 impl<'a> Context<'a> {
-    /// The procedure may wait from here on.
+    /// Stops the procedure here if it may not wait.
     fn may_block(&self) -> Step {
         match self.effort {
             Effort::ResidentOnly => Err(Blocks),
@@ -213,15 +241,30 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What a handle stands for. For procedures that may block.
+    /// Refuses a handle of an export that the caller may not reach.
+    fn check(&self, handle: FileHandle<'_>) -> Result<(), vfs::Status> {
+        self.rights.check(self.export.tag_of_handle(handle.0))
+    }
+
+    /// The object of a file handle. For procedures that may block.
     fn object(&self, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
+        self.check(handle)?;
         self.export
             .resolve(handle.0, Effort::MayBlock)
             .map_err(Status::from)
     }
 
-    /// What a handle stands for, with whatever effort is allowed.
+    /// The live file of a handle, with whatever effort is allowed.
+    fn file(&self, handle: FileHandle<'_>) -> Result<Arc<File>, ReadFailed> {
+        self.check(handle)?;
+        self.export.file_of_handle(handle.0, self.effort)
+    }
+
+    /// The object of a file handle, with whatever effort is allowed.
     fn object_now(&self, handle: FileHandle<'_>) -> Result<Result<ObjectId, Status>, Blocks> {
+        if let Err(status) = self.check(handle) {
+            return Ok(Err(status.into()));
+        }
         match self.export.resolve(handle.0, self.effort) {
             Err(ReadFailed::NotResident) => Err(Blocks),
             resolved => Ok(resolved.map_err(Status::from)),
@@ -237,7 +280,7 @@ impl<'a> Context<'a> {
         Ok(found.map(Attributes::from).map_err(Status::from))
     }
 
-    /// The payload of the arguments, wherever it came.
+    /// The payload of the arguments, in the message or apart from it.
     fn payload<'p>(&self, decoded: Payload<'p>) -> Gather<'p>
     where
         'a: 'p,
@@ -248,12 +291,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Attributes for a reply that can do without.
+    /// Attributes for a reply in which they are optional.
     fn attributes(&self, object: ObjectId) -> Option<Attributes> {
         attributes(self.export, object).ok().map(Into::into)
     }
 
-    /// For a reply that refuses to write to what the handle stands for.
+    /// The weak cache consistency data of a write that is refused.
     fn nothing_written(&self, handle: FileHandle<'_>) -> WccData {
         WccData {
             before: None,
@@ -261,8 +304,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Attributes of what a handle stands for, for a reply that can do without.
+    /// Attributes of a file handle's object, for a reply in which they are optional.
     fn attributes_of(&self, handle: FileHandle<'_>) -> Option<Attributes> {
+        self.check(handle).ok()?;
         attributes_of_handle(self.export, handle.0, self.effort).map(Into::into)
     }
 

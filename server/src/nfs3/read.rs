@@ -1,5 +1,5 @@
-//! READ (RFC 1813, section 3.3.6). What is resident is copied straight from the page cache into the reply,
-//! on the thread that received the call; or goes to the caller's placement from where it lies, uncopied.
+//! READ (RFC 1813, section 3.3.6). The thread that received the call copies resident data from the page cache into the
+//! reply, or sends it from the frames to the caller's placement without a copy.
 
 use odafs_common::wire::nfs3::{Attributes, Failed, ReadArgs, ReadReply, ReadResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
@@ -16,17 +16,14 @@ pub(super) fn read(
     arguments: ReadArgs<'_>,
     w: &mut Writer<'_>,
 ) -> PlacingStep {
-    let file = match context
-        .export
-        .file_of_handle(arguments.file.0, context.effort)
-    {
+    let file = match context.file(arguments.file) {
         Ok(file) => file,
         Err(failed) => {
             let rest = context.attributes_of(arguments.file);
             return refuse(w, failed, rest);
         }
     };
-    // No room is made for what lies behind the end of the file.
+    // The range ends at the end of the file, so that no room is wasted.
     let behind = file.attributes().size.saturating_sub(arguments.offset);
     let room = context
         .placement

@@ -9,7 +9,7 @@ use super::{Context, Step};
 use crate::vfs::namespace;
 use crate::vfs::{Listing, ReaddirRange};
 
-/// Bytes of an entry with a short name: so many entries are listed as may fit.
+/// Bytes of an entry with a short name, by which the server estimates how many entries may fit.
 const ENTRY_BYTES_MIN: usize = 28;
 /// The most entries listed for one call.
 const ENTRIES_MAX: usize = 8192;
@@ -29,7 +29,9 @@ pub(super) fn readdir(
         plus: false,
     };
     let listing = object.and_then(|directory| {
-        namespace::readdir(context.export, &context.who, directory, range).map_err(Status::from)
+        let reaches = |tag| context.rights.check(tag);
+        namespace::readdir(context.export, &context.who, directory, range, &reaches)
+            .map_err(Status::from)
     });
     let attributes = object
         .ok()

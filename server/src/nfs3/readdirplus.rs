@@ -10,11 +10,11 @@ use super::{Context, Step};
 use crate::vfs::namespace;
 use crate::vfs::{Listing, ReaddirRange};
 
-/// Bytes of an entry with a short name, and with its attributes and handle: so many entries are looked
-/// up as are likely to fit.
+/// Bytes of an entry with a short name, without and with its attributes and handle. The server estimates from them how many
+/// entries are likely to fit.
 const ENTRY_BYTES_MIN: u32 = 28;
 const ENTRY_PLUS_BYTES: u32 = 184;
-/// The most entries looked up for one call.
+/// The most entries that one call looks up.
 const ENTRIES_MAX: u32 = 2048;
 
 pub(super) fn readdirplus(
@@ -36,7 +36,9 @@ pub(super) fn readdirplus(
         plus: true,
     };
     let listing = object.and_then(|directory| {
-        namespace::readdir(context.export, &context.who, directory, range).map_err(Status::from)
+        let reaches = |tag| context.rights.check(tag);
+        namespace::readdir(context.export, &context.who, directory, range, &reaches)
+            .map_err(Status::from)
     });
     let attributes = object
         .ok()

@@ -21,7 +21,7 @@ pub(super) fn remove(
     Ok(())
 }
 
-/// Takes a name out of a directory with `how`: RMDIR's result is the same.
+/// Removes a name from a directory with `how`. RMDIR has the same result.
 pub(super) fn take(
     context: &Context<'_>,
     place: &DirectoryName<'_>,

@@ -6,7 +6,6 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 
 use super::{Context, DATA_BYTES_MAX, Step};
-use crate::vfs::read::Effort;
 use crate::vfs::write::write as write_pages;
 
 pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Writer<'_>) -> Step {
@@ -15,7 +14,7 @@ pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Wri
     Ok(())
 }
 
-/// How stable the data shall be, of arguments that may lack them.
+/// The stability that the arguments ask for. The data may have come apart from them.
 pub(super) fn stable(arguments: &mut Reader<'_>) -> Result<Stable, XdrError> {
     FileHandle::decode(arguments)?;
     // Offset and count.
@@ -26,7 +25,7 @@ pub(super) fn stable(arguments: &mut Reader<'_>) -> Result<Stable, XdrError> {
 fn put(context: &Context<'_>, arguments: &WriteArgs<'_>) -> WriteResult {
     let mut data = context.payload(arguments.data);
     let count = arguments.count.min(DATA_BYTES_MAX) as usize;
-    // The data that is there may be padded beyond the count, but there must not be less.
+    // There may be more data than the count says (padding), but not less.
     if data.len() < count {
         return Err(Failed {
             status: Status::Inval,
@@ -34,13 +33,10 @@ fn put(context: &Context<'_>, arguments: &WriteArgs<'_>) -> WriteResult {
         });
     }
     data.truncate(count);
-    let file = context
-        .export
-        .file_of_handle(arguments.file.0, Effort::MayBlock)
-        .map_err(|failed| Failed {
-            status: failed.into(),
-            rest: context.nothing_written(arguments.file),
-        })?;
+    let file = context.file(arguments.file).map_err(|failed| Failed {
+        status: failed.into(),
+        rest: context.nothing_written(arguments.file),
+    })?;
     let written = write_pages(
         context.export,
         &context.who,

@@ -14,7 +14,7 @@ pub(super) fn run(
 ) -> Done<Status> {
     use Operation as O;
     let code = operation.code();
-    let who = Principal(c.who.uid);
+    let who = Principal(c.acting.uid());
     let mut state = c.server.state.lock();
     match operation {
         O::SetClientId(arguments) => {

@@ -13,9 +13,9 @@ use super::effects::changes_nothing;
 use super::object::{Handle, Object, Tree};
 use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{
-    Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, read,
-    readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space, verify, write,
-    xattrs,
+    Nfs4, OPERATIONS_MAX, access, acting::Acting, clients, commit, create, getattr, link, lock,
+    lookup, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
+    verify, write, xattrs,
 };
 use crate::rpc::{Answer, Call};
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
@@ -60,6 +60,7 @@ pub(super) struct Compound<'a> {
     pub server: &'a Nfs4,
     pub export: &'a Export,
     pub who: Credential,
+    pub acting: Acting<'a>,
     pub effort: Effort,
     pub minor: u32,
     pub connection: u64,
@@ -101,6 +102,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
     let mut compound = Compound {
         server,
         export: &server.export,
+        acting: Acting::new(call.rights, &call.who),
         who: call.who,
         effort: call.effort,
         minor: header.minor_version,
@@ -296,6 +298,7 @@ impl Compound<'_> {
         let code = operation.code();
         match operation {
             O::PutFileHandle(handle) => {
+                self.acting.check(self.export.tag_of_handle(handle.0))?;
                 let object = self.object_of(handle.0)?;
                 self.set_current(object);
                 plain(w, code, ())
@@ -314,12 +317,13 @@ impl Compound<'_> {
                 plain(w, code, ())
             }
             O::RestoreFileHandle => {
-                if self.saved.object.is_none() {
+                let Some(object) = self.saved.object else {
                     // RFC 8881 has dropped the status of its own (section 18.27).
                     let missing = [Status::RestoreFh, Status::NoFileHandle];
                     return Err(missing[usize::from(self.minor > 0)].into());
-                }
+                };
                 self.current = self.saved;
+                self.acting.go(object.tag(self.export), &mut self.who);
                 plain(w, code, ())
             }
             O::GetAttributes(arguments) => getattr::getattr(self, &arguments, w),
@@ -469,6 +473,7 @@ impl<'a> Compound<'a> {
             object: Some(object),
             state: None,
         };
+        self.acting.go(object.tag(self.export), &mut self.who);
     }
 
     /// There is no current object any more (RFC 8881, section 2.6.3.1.1.8).
@@ -546,9 +551,11 @@ impl<'a> Compound<'a> {
         self.file_of(self.object()?)
     }
 
-    /// As [`Self::file`], of the saved file handle.
+    /// As [`Self::file`], of the saved file handle. XDEV if the caller acts as someone else there.
     pub fn saved_file(&self) -> Done<Arc<File>> {
-        self.file_of(self.saved.object.ok_or(Status::NoFileHandle)?)
+        let object = self.saved.object.ok_or(Status::NoFileHandle)?;
+        self.acting.check_same(object.tag(self.export), &self.who)?;
+        self.file_of(object)
     }
 
     fn file_of(&self, object: Object) -> Done<Arc<File>> {

@@ -47,7 +47,10 @@ fn in_directory(c: &Compound<'_>, directory: ObjectId, name: &[u8]) -> Done<Obje
         Effort::MayBlock => namespace::lookup(export, who, directory, name),
     };
     match found {
-        Ok((object, _)) => Ok(object),
+        Ok((object, _)) => {
+            namespace::check_found(export, directory, object, &|tag| c.acting.check(tag))?;
+            Ok(object)
+        }
         Err(error) if error.status == vfs::Status::NotDir => {
             c.may_block()?;
             Err(c

@@ -10,6 +10,7 @@
 //! delegations, which every change of a file asks back first (`recalls.rs`).
 
 mod access;
+mod acting;
 mod attributes;
 mod callbacks;
 mod clients;

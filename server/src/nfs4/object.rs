@@ -7,6 +7,7 @@ use odafs_common::wire::nfs4::Status;
 
 use super::compound::Compound;
 use crate::vfs::attributes::attributes;
+use crate::vfs::export::Export;
 use crate::vfs::{FileType, HandleBytes, ObjectId};
 
 /// What a file handle stands for.
@@ -16,6 +17,16 @@ pub(super) enum Object {
     Pseudo(u8),
     /// An object of the export.
     Real(ObjectId),
+}
+
+impl Object {
+    /// The tag of its export: 0 above all exports, and in a server without a table.
+    pub fn tag(self, export: &Export) -> u16 {
+        match self {
+            Self::Real(object) => export.tag_of(object),
+            Self::Pseudo(_) => 0,
+        }
+    }
 }
 
 /// The pseudo file system: one directory for each component of the export's name.

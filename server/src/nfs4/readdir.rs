@@ -95,7 +95,8 @@ fn real(
         max_entries: likely as usize + 2,
         plus,
     };
-    let listing = match namespace::readdir(c.export, &c.who, directory, range) {
+    let reaches = |tag| c.acting.check(tag);
+    let listing = match namespace::readdir(c.export, &c.who, directory, range, &reaches) {
         Ok(listing) => listing,
         Err(error) => {
             let other = c.not_a_directory(directory).map(|_| Status::NotDir);

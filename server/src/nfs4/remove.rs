@@ -14,7 +14,8 @@ pub(super) fn remove(c: &Compound<'_>, name: Name<'_>) -> Done<ChangeInfo> {
         return Err(Status::NotDir.into());
     }
     lookup::check(name)?;
-    let (_, known) = namespace::lookup(c.export, &c.who, directory, name.0)?;
+    let (found, known) = namespace::lookup(c.export, &c.who, directory, name.0)?;
+    namespace::check_found(c.export, directory, found, &|tag| c.acting.check(tag))?;
     let change = Change::begin(c.export, directory);
     // Where another took the name meanwhile, the store refuses the wrong one of the two.
     let removed = match known.kind {

@@ -30,7 +30,7 @@ pub(super) fn run(
 ) -> Done<Status> {
     use Operation as O;
     let code = operation.code();
-    let who = Principal(c.who.uid);
+    let who = Principal(c.acting.uid());
     let mut state = c.server.state.lock();
     match operation {
         O::ExchangeId(arguments) => {
@@ -124,7 +124,7 @@ fn exchange_id(
         return Err(Status::Inval.into());
     }
     let mut state = c.server.state.lock();
-    let exchanged = state.exchange_id(c.now, Principal(c.who.uid), arguments)?;
+    let exchanged = state.exchange_id(c.now, Principal(c.acting.uid()), arguments)?;
     drop(state);
     let ok = ExchangeIdOk {
         client_id: exchanged.client_id,

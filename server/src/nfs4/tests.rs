@@ -18,9 +18,10 @@ use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Transport};
+use odafs_nic::calls::{Caller, Notes, Transport};
 
 use super::{Config, LEASE, MinorVersions, Nfs4, Records};
+use crate::rpc::access::Rights;
 use crate::rpc::{Answer, Call, Program as _};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportConfig;
@@ -116,6 +117,7 @@ impl Room {
         let call = Call {
             caller,
             who: who.clone(),
+            rights: Rights::default(),
             procedure: Procedure::Compound.code(),
             arguments: Reader::new(bytes),
             apart: None,
@@ -136,6 +138,7 @@ fn caller(connection: u64) -> Caller {
         placement: None,
         apart: None,
         back: None,
+        notes: Notes::default(),
     }
 }
 

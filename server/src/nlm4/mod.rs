@@ -172,6 +172,8 @@ impl Lockd {
     /// The regular file of a handle.
     fn file(&self, call: &Call<'_>, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
         debug_assert_eq!(call.effort, Effort::MayBlock);
+        let tag = self.export.tag_of_handle(handle.0);
+        call.rights.check(tag).map_err(|_| Status::StaleHandle)?;
         let object = self.export.resolve(handle.0, call.effort);
         let object = object.map_err(|_| Status::StaleHandle)?;
         match attributes(&self.export, object) {
@@ -185,7 +187,9 @@ impl Lockd {
     /// Locks are for those who may read the file or write it.
     fn may_lock(&self, call: &Call<'_>, file: ObjectId) -> Result<(), Status> {
         let any = access::READ | access::MODIFY | access::EXTEND;
-        match granted(&self.export, &call.who, file, any) {
+        let who = call.rights.credential(self.export.tag_of(file), &call.who);
+        let who = who.map_err(|_| Status::StaleHandle)?;
+        match granted(&self.export, &who, file, any) {
             Ok(rights) if rights != 0 => Ok(()),
             _ => Err(Status::Failed),
         }

@@ -1,4 +1,4 @@
-//! GET_REFS: the references of whole ranges, as far as they are in memory.
+//! GET_REFS: references to the resident pages of whole ranges.
 
 use odafs_common::reference::Reference;
 use odafs_common::wire::nfs3::Status;
@@ -14,7 +14,7 @@ use crate::vfs::read::{Effort, check_right};
 use crate::vfs::references::Issue;
 use crate::vfs::sessions::OpenSession;
 
-/// Bytes of a [`FileReferences`] without its references, at most.
+/// The most bytes of a [`FileReferences`] without its references.
 const FILE_BYTES: usize = 4 + 4 + 8 + 8 + 4 + Reference::WIRE_BYTES + 4;
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
 
@@ -32,18 +32,18 @@ pub(super) fn get_refs(
         .reply_bytes_max
         .saturating_sub(REPLY_OVERHEAD_BYTES);
     let result: GetRefsResult = match super::session(export, call, arguments.session) {
-        Some(session) => Ok(answer(export, &session, arguments, room as usize)),
+        Some(session) => Ok(answer(export, call, &session, arguments, room as usize)),
         None => Err(OdafsStatus::NoSession),
     };
     super::reply(w, &result)
 }
 
-/// Where to go on: a range, and a page of it. On the wire `(range + 1) << 52 | page`, so that 0 is the beginning;
-/// the pages of files below 2^63 bytes fit.
+/// Where to continue: a range and one of its pages. On the wire this is `(range + 1) << 52 | page`, so that 0 stands for
+/// the beginning. The page numbers of files below 2^63 bytes fit.
 #[derive(Clone, Copy)]
 struct Place {
     range: usize,
-    /// `None`: the first of the range.
+    /// `None` stands for the first page of the range.
     page: Option<u64>,
 }
 
@@ -70,6 +70,7 @@ impl Place {
 
 fn answer(
     export: &Export,
+    call: &Call<'_>,
     session: &OpenSession,
     arguments: &GetRefsArgs<'_>,
     room: usize,
@@ -79,7 +80,7 @@ fn answer(
     let start = Place::of(arguments.resume);
     for (number, range) in arguments.ranges.iter().enumerate().skip(start.range) {
         let from = start.page.filter(|_| number == start.range);
-        // Room for at least one reference; the first range always goes in, so that the caller gets on.
+        // The first range always goes in, with at least one reference, so that the caller makes progress.
         let references_max = left.saturating_sub(FILE_BYTES) / PAGE_REFERENCE_BYTES;
         if references_max == 0 && !files.is_empty() {
             let page = from.unwrap_or(export.page().index(range.offset));
@@ -89,17 +90,18 @@ fn answer(
             };
         }
         let limit = references_max.clamp(1, MAX_RANGE_REFERENCES as usize);
-        let (mut found, more) = one(export, session, range, from, limit).unwrap_or_else(|status| {
-            let nothing = FileReferences {
-                range: 0,
-                status,
-                change: 0,
-                size: 0,
-                counter: None,
-                references: Vec::new(),
-            };
-            (nothing, None)
-        });
+        let (mut found, more) =
+            one(export, call, session, (range, from), limit).unwrap_or_else(|status| {
+                let nothing = FileReferences {
+                    range: 0,
+                    status,
+                    change: 0,
+                    size: 0,
+                    counter: None,
+                    references: Vec::new(),
+                };
+                (nothing, None)
+            });
         found.range = number as u32;
         left = left.saturating_sub(FILE_BYTES + found.references.len() * PAGE_REFERENCE_BYTES);
         files.push(found);
@@ -113,14 +115,17 @@ fn answer(
     GetRefsOk { files, resume: 0 }
 }
 
-/// The references of one range, and the page to go on with.
+/// The references of one range, and the page with which to continue.
 fn one(
     export: &Export,
+    call: &Call<'_>,
     session: &OpenSession,
-    range: &Range<'_>,
-    from: Option<u64>,
+    (range, from): (&Range<'_>, Option<u64>),
     limit: usize,
 ) -> Result<(FileReferences, Option<u64>), Status> {
+    let tag = export.tag_of_handle(range.file.0);
+    let who = call.rights.credential(tag, &call.who);
+    let who = who.map_err(Status::from)?;
     let file = export
         .file_of_handle(range.file.0, Effort::MayBlock)
         .map_err(Status::from)?;
@@ -131,9 +136,9 @@ fn one(
     let facts = file.facts();
     let change = file.change();
     let size = facts.attributes.size;
-    check_right(export, session.who(), &file, &facts, Effort::MayBlock).map_err(Status::from)?;
-    // Pages of a file that may be read but not directly count as not in memory.
-    let issue = Issue::to(export, &file, session, facts);
+    check_right(export, &who, &file, &facts, Effort::MayBlock).map_err(Status::from)?;
+    // Pages that the session may read, but not directly, count as not resident.
+    let issue = Issue::to(export, &file, (session, &*who), facts);
     let length = range.length.min(size.saturating_sub(range.offset));
     let mut references = Vec::new();
     let span = export.page().span(range.offset, length);

@@ -1,4 +1,4 @@
-//! The ODAFS program, version 1: a file for each procedure. docs/WIRE.md describes it.
+//! The ODAFS program, version 1, with a file for each procedure. docs/WIRE.md describes it.
 
 mod close_session;
 mod get_refs;
@@ -19,38 +19,37 @@ use crate::vfs::export::Export;
 use crate::vfs::read::Effort;
 use crate::vfs::sessions::OpenSession;
 
-/// Whom an option names, of the users of this host.
+/// The users of this host that an option names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grantee {
     /// This user.
     User(u32),
-    /// All in this group.
+    /// All members of this group.
     Group(u32),
     /// Everyone.
     All,
 }
 
-/// What a server asks of sessions, and gives them.
+/// What a server asks of sessions and grants them.
 #[derive(Debug)]
 pub struct SessionPolicy {
-    /// The server's static key, for clients that want to be sure of the server.
+    /// The server's static key pair, for clients that verify the server.
     pub identity: Option<Identity>,
-    /// Static keys of clients that may open sessions under their own. If there are any, nobody else may from another
-    /// machine.
+    /// Static public keys of clients. If there are any, only these clients may open sessions from other machines.
     pub admitted: Vec<PublicKey>,
-    /// MACs allowed: a sum of [`MacAlgorithm::bit`].
+    /// The allowed MACs: a sum of [`MacAlgorithm::bit`].
     pub macs: u32,
-    /// This server life.
+    /// The number of this life.
     pub life: u64,
-    /// The user that the server runs as.
+    /// The user that runs the server.
     pub serving_uid: u32,
-    /// Who gets one-sided reads on this host, beside root and that user.
+    /// Users of this host that get one-sided reads, besides root and that user.
     pub one_sided_for: Vec<Grantee>,
-    /// A session ends after this.
+    /// A session ends after this time.
     pub lifetime: Nanos,
-    /// Clients shall rekey after so many requests.
+    /// Clients must rekey after this many requests.
     pub rekey_requests: u64,
-    /// And after this time.
+    /// Clients must rekey after this time.
     pub rekey_after: Nanos,
 }
 
@@ -83,7 +82,7 @@ impl Odafs {
     }
 }
 
-/// What is in a reply besides data or references, in bytes, and something to spare.
+/// Bytes reserved in a reply for what is neither data nor references.
 const REPLY_OVERHEAD_BYTES: u32 = 512;
 
 impl Program for Odafs {
@@ -110,7 +109,7 @@ impl Program for Odafs {
         ]
     }
 
-    /// READ answers as that of NFS does.
+    /// READ has the statuses of NFS, the other procedures have their own.
     fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
         let named = |code: u32, name: String| (code, name.to_lowercase());
         let of_file = nfs3::Status::ALL.iter();
@@ -179,11 +178,11 @@ impl Program for Odafs {
     }
 }
 
-/// The session with this number, if it is the caller's: nobody learns anything by another's rights.
+/// The session with this number, if it is the caller's: nobody learns anything by the rights of others.
 fn session(export: &Export, call: &Call<'_>, number: u32) -> Option<Arc<OpenSession>> {
     let open = export.sessions().get(number)?;
-    open.belongs_to(&call.caller.peer, &call.who)
-        .then_some(open)
+    let ours = open.is_of_peer(&call.caller.peer) && call.rights.is_identity(open.who(), &call.who);
+    ours.then_some(open)
 }
 
 fn reply<T: Encode>(results: &mut Writer<'_>, result: &Result<T, OdafsStatus>) -> Answer {

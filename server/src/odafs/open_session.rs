@@ -1,4 +1,4 @@
-//! OPEN_SESSION: a Noise handshake over the parameters as they were sent, and what is granted.
+//! OPEN_SESSION: a Noise handshake, which covers the parameters as they were sent, and the grant.
 
 use odafs_common::direct;
 use odafs_common::mac::MacAlgorithm;
@@ -26,7 +26,7 @@ pub(super) fn open_session(
     arguments: OpenSessionArgs<'_>,
     w: &mut Writer<'_>,
 ) -> Answer {
-    // A handshake takes a tenth of a millisecond or two: too long for a thread that polls for others.
+    // A handshake takes 0.1 to 0.2 ms, which is too long for a thread that polls for other clients.
     if call.effort == Effort::ResidentOnly {
         return Answer::Blocks;
     }
@@ -56,7 +56,7 @@ fn open(
     let parameters =
         Parameters::from_bytes(arguments.parameters).map_err(|_| OdafsStatus::BadHandshake)?;
     check(export, call, &parameters)?;
-    // A list that a client could pass by with another pattern would be none.
+    // With any other pattern a client could evade the list.
     let local = matches!(call.caller.peer, Peer::Uid { .. });
     if !local && !policy.admitted.is_empty() && parameters.pattern != Pattern::Kk {
         return Err(OdafsStatus::Denied);
@@ -109,12 +109,12 @@ fn open(
     let opened_by = (&call.caller.peer, call.caller.connection);
     export
         .sessions()
-        .add(place, session, call.who.clone(), opened_by);
+        .add(place, session, call.rights.identity(&call.who), opened_by);
     Ok(message)
 }
 
-/// Is it this export, this version, and the fabric that the call came over? (A credential that one fabric
-/// vouches for is worth nothing on another.)
+/// Whether the client asks for this version, an export that it may reach, and the fabric over which the call came. (A
+/// credential that one fabric vouches for is worth nothing on another.)
 fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Result<(), OdafsStatus> {
     let transport = call.caller.transport;
     let mut names = export.config().names();
@@ -122,12 +122,23 @@ fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Resul
         && names.any(|name| parameters.export == name.as_bytes())
         && transport != Transport::NfsTcp
         && parameters.fabric == transport.name().as_bytes();
-    supported.then_some(()).ok_or(OdafsStatus::Unsupported)
+    if !supported {
+        return Err(OdafsStatus::Unsupported);
+    }
+    let tags = export.store().tags();
+    let asked = tags
+        .iter()
+        .find(|(name, _)| parameters.export == name.as_bytes());
+    match asked {
+        Some((_, tag)) => call.rights.check(*tag).map_err(|_| OdafsStatus::Denied),
+        None => Ok(()),
+    }
 }
 
-/// May this session read the whole export by itself? On one host root and the serving user, who can read the
-/// server's memory anyhow, and who was named; elsewhere nobody or whoever is admitted at all. The kernel gives out the
-/// number of nobody for every user whom a namespace has no number for: a server that runs as nobody cannot tell who is its own.
+/// Whether this session may read the whole cache by itself. On one host root and the serving user may, who can read the
+/// server's memory anyhow, and users whom the options name. On other hosts nobody may, or with [`Direct::OneSided`] those
+/// who may reach every export. The kernel shows the number of nobody for every user for whom a namespace has no number, so
+/// a server that runs as nobody cannot recognize its own user.
 fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
     let (direct, policy) = (odafs.export.config().direct, &odafs.policy);
     match &call.caller.peer {
@@ -144,18 +155,20 @@ fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
                     || (*uid == policy.serving_uid && *uid != NOBODY)
                     || policy.one_sided_for.iter().any(named))
         }
-        Peer::Address(_) | Peer::Simulated(_) => direct == Direct::OneSided,
+        Peer::Address(_) | Peer::Simulated(_) => {
+            direct == Direct::OneSided && call.rights.reach_all()
+        }
     }
 }
 
-/// Takes one of the caller's places; sessions that are over make room.
+/// Reserves a session for the caller. Sessions that have ended make room.
 fn reserve<'a>(
     export: &'a Export,
     nic: &Arc<Nic>,
     call: &Call<'_>,
 ) -> Result<crate::vfs::sessions::SessionPermit<'a>, OdafsStatus> {
     let owner = Owner::from(&call.caller.peer);
-    // No user of this host, and no other host, takes them all.
+    // No user of this host, and no other host, may take all of them.
     let max = export.config().nic.sessions_max / 2;
     if let Some(place) = export.sessions().reserve(owner, max) {
         return Ok(place);

@@ -1,4 +1,4 @@
-//! READ: as NFS READ, and the references of the pages that it touched come with it.
+//! READ: as READ of NFS, with references to the pages that it touched.
 
 use odafs_common::reference::Reference;
 use odafs_common::wire::nfs3::{Attributes, Failed, Payload};
@@ -12,6 +12,7 @@ use odafs_nic::calls::{ChunkSource, ChunkWrite, Placed};
 
 use super::REPLY_OVERHEAD_BYTES;
 use crate::rpc::{Answer, Call};
+use crate::vfs::Credential;
 use crate::vfs::attributes::attributes_of_handle;
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
@@ -20,8 +21,15 @@ use crate::vfs::references;
 
 /// The most data of one READ, in bytes.
 const DATA_BYTES_MAX: u32 = 1 << 20;
-/// The most references that ride on a reply: those of the range's first pages that are in memory, then of neighbours.
+/// The most references in a reply: those of the first resident pages of the range, and then of neighbours.
 const REFERENCES_MAX: usize = 32;
+
+/// A call, and the credential with which it acts in the file's export.
+#[derive(Clone, Copy)]
+struct Acting<'a, 'c> {
+    call: &'a Call<'c>,
+    who: &'a Credential,
+}
 
 pub(super) fn read(
     export: &Export,
@@ -29,6 +37,11 @@ pub(super) fn read(
     arguments: ReadArgs<'_>,
     w: &mut Writer<'_>,
 ) -> Answer {
+    let tag = export.tag_of_handle(arguments.file.0);
+    let who = &match call.rights.credential(tag, &call.who) {
+        Ok(who) => who,
+        Err(status) => return refuse(w, status.into(), None),
+    };
     let file = match export.file_of_handle(arguments.file.0, call.effort) {
         Ok(file) => file,
         Err(failed) => {
@@ -36,38 +49,46 @@ pub(super) fn read(
             return refuse(w, failed, rest);
         }
     };
-    // Over TCP nobody can write there: the data are in the reply, and no more than the chunk would hold.
+    // Over TCP the server cannot write to a chunk. The data goes into the reply, at most as much as the chunk would hold.
     let count =
         (arguments.chunk).map_or(arguments.count, |chunk| chunk.length.min(arguments.count));
     let arguments = ReadArgs { count, ..arguments };
     let writes = call.caller.transport.has_rdma_write();
+    let acting = Acting { call, who };
     match (arguments.chunk.filter(|_| writes), call.caller.placement) {
-        (Some(chunk), _) => read_to_chunk(export, call, &file, &arguments, chunk, w),
-        (None, Some(room)) => read_placed(export, call, &file, &arguments, room, w),
-        (None, None) => read_inline(export, call, &file, &arguments, w),
+        (Some(chunk), _) => read_to_chunk(export, acting, &file, &arguments, chunk, w),
+        (None, Some(room)) => read_placed(export, acting, &file, &arguments, room, w),
+        (None, None) => read_inline(export, acting, &file, &arguments, w),
     }
 }
 
-/// The data goes into the reply, straight from the page cache.
+/// Copies the data from the page cache into the reply.
 fn read_inline(
     export: &Export,
-    call: &Call<'_>,
+    acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
     w: &mut Writer<'_>,
 ) -> Answer {
-    let room = call.caller.reply_bytes_max;
+    let room = acting.call.caller.reply_bytes_max;
     let room = room.saturating_sub(REPLY_OVERHEAD_BYTES);
     let range = within(file, arguments, room.min(DATA_BYTES_MAX));
     let mut reply = ReadReply::begin(w, range.count);
-    match read_pages(export, &call.who, file, range, call.effort, reply.data()) {
+    match read_pages(
+        export,
+        acting.who,
+        file,
+        range,
+        acting.call.effort,
+        reply.data(),
+    ) {
         Ok(done) => {
             let range = ReadRange {
                 count: done.count,
                 ..range
             };
             let left = (room - done.count) as usize / PAGE_REFERENCE_BYTES;
-            let (references, counter) = piggyback(export, call, file, arguments, range, left);
+            let (references, counter) = piggyback(export, acting, file, arguments, range, left);
             reply.finish(ReadFacts {
                 count: done.count,
                 eof: done.eof,
@@ -86,16 +107,16 @@ fn read_inline(
     }
 }
 
-/// The data goes ahead of the reply to where the transport says.
+/// Sends the data ahead of the reply, to the placement that the transport names.
 fn read_placed(
     export: &Export,
-    call: &Call<'_>,
+    acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
     room: u32,
     w: &mut Writer<'_>,
 ) -> Answer {
-    let found = match read_apart(export, call, file, arguments, room) {
+    let found = match read_apart(export, acting, file, arguments, room) {
         Ok(found) => found,
         Err(failed) => return refuse(w, failed, Some(file.attributes().into())),
     };
@@ -118,16 +139,16 @@ fn read_placed(
     })
 }
 
-/// The data goes ahead of the reply by RDMA Write, to where the call says.
+/// Sends the data ahead of the reply by RDMA Write, to the chunk that the call names.
 fn read_to_chunk(
     export: &Export,
-    call: &Call<'_>,
+    acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
     chunk: Chunk,
     w: &mut Writer<'_>,
 ) -> Answer {
-    let found = match read_apart(export, call, file, arguments, DATA_BYTES_MAX) {
+    let found = match read_apart(export, acting, file, arguments, DATA_BYTES_MAX) {
         Ok(found) => found,
         Err(failed) => return refuse(w, failed, Some(file.attributes().into())),
     };
@@ -145,19 +166,19 @@ fn read_to_chunk(
     Answer::Write(writes(found.pieces, chunk))
 }
 
-/// What a read found whose data goes apart from the reply.
+/// The result of a read whose data travels apart from the reply.
 struct Apart {
     done: ReadDone,
-    /// The data, in the frames themselves where they can be pinned.
+    /// The data: pinned frames where possible, else copies.
     pieces: Vec<ChunkSource>,
     references: Vec<PageReference>,
     counter: Option<Reference>,
 }
 
-/// Reads at most `room` bytes, of which none are in the reply.
+/// Reads at most `room` bytes, none of which go into the reply.
 fn read_apart(
     export: &Export,
-    call: &Call<'_>,
+    acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
     room: u32,
@@ -166,12 +187,19 @@ fn read_apart(
         offset: arguments.offset,
         count: arguments.count.min(room).min(DATA_BYTES_MAX),
     };
-    let (done, pieces) = read_pinned(export, &call.who, file, range, call.effort)?;
+    let (done, pieces) = read_pinned(export, acting.who, file, range, acting.call.effort)?;
     let range = ReadRange {
         count: done.count,
         ..range
     };
-    let (references, counter) = piggyback(export, call, file, arguments, range, left_over(call));
+    let (references, counter) = piggyback(
+        export,
+        acting,
+        file,
+        arguments,
+        range,
+        left_over(acting.call),
+    );
     Ok(Apart {
         done,
         pieces,
@@ -180,7 +208,7 @@ fn read_apart(
     })
 }
 
-/// References for which there is room in a reply without data.
+/// The number of references that fit in a reply without data.
 fn left_over(call: &Call<'_>) -> usize {
     let room = call.caller.reply_bytes_max;
     room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES
@@ -188,7 +216,7 @@ fn left_over(call: &Call<'_>) -> usize {
 
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
 
-/// No room is made for what lies behind the end of the file.
+/// The range to read, which ends at the end of the file so that no room is wasted.
 fn within(file: &File, arguments: &ReadArgs<'_>, room: u32) -> ReadRange {
     let behind = file.attributes().size.saturating_sub(arguments.offset);
     let count = u64::from(arguments.count.min(room)).min(behind) as u32;
@@ -200,7 +228,7 @@ fn within(file: &File, arguments: &ReadArgs<'_>, room: u32) -> ReadRange {
 
 fn piggyback(
     export: &Export,
-    call: &Call<'_>,
+    acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
     range: ReadRange,
@@ -210,13 +238,13 @@ fn piggyback(
         return (Vec::new(), None);
     }
     let limit = room.min(REFERENCES_MAX).min(MAX_READ_REFERENCES as usize);
-    match super::session(export, call, arguments.session) {
-        Some(session) => references::piggyback(export, file, &session, range, limit),
+    match super::session(export, acting.call, arguments.session) {
+        Some(session) => references::piggyback(export, file, (&*session, acting.who), range, limit),
         None => (Vec::new(), None),
     }
 }
 
-/// One write for each piece, one after the other from the start of the chunk.
+/// One RDMA Write for each piece, in order from the start of the chunk.
 fn writes(pieces: Vec<ChunkSource>, chunk: Chunk) -> Vec<ChunkWrite> {
     let mut offset = chunk.offset;
     pieces

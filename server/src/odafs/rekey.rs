@@ -24,7 +24,7 @@ pub(super) fn rekey(export: &Export, arguments: RekeyArgs) -> RekeyResult {
     }
     match open.nic().rekey(generation, clock::now()) {
         Ok(()) => {}
-        // The same call once more: the answer to the first may have been lost.
+        // This is a repetition, because the first answer may have been lost.
         Err(RekeyRefused::Generation { current }) if current == generation => {}
         Err(RekeyRefused::Generation { .. }) => return Err(OdafsStatus::Denied),
         Err(RekeyRefused::NoSession) => return Err(OdafsStatus::NoSession),

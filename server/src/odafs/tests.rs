@@ -10,10 +10,10 @@ use odafs_common::wire::odafs::*;
 use odafs_common::wire::xdr::Reader;
 use odafs_fabric::Peer;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, ChunkSource, Transport};
+use odafs_nic::calls::{Caller, ChunkSource, Notes, Transport};
 
 use super::*;
-use crate::rpc::access::NOBODY;
+use crate::rpc::access::{NOBODY, Rights};
 use crate::vfs::Credential;
 use crate::vfs::export::{Direct, ExportConfig};
 use crate::vfs::file::File;
@@ -67,6 +67,7 @@ impl Room {
                 placement: None,
                 apart: None,
                 back: None,
+                notes: Notes::default(),
             },
             who: owner(),
         }
@@ -86,6 +87,7 @@ impl Room {
         let call = Call {
             caller: &self.caller,
             who: self.who.clone(),
+            rights: Rights::default(),
             procedure: procedure.code(),
             arguments: Reader::new(&arguments),
             apart: None,
@@ -96,7 +98,7 @@ impl Room {
         (answer, results)
     }
 
-    /// Calls what always replies.
+    /// Calls a procedure that always replies.
     fn replies(&self, procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
         let (answer, results) = self.call(procedure, arguments, Effort::MayBlock);
         assert!(matches!(answer, Answer::Replied), "{answer:?}");
@@ -239,7 +241,7 @@ fn an_old_number_names_nobody_elses_session() {
             .map(drop)
     };
     assert_eq!((references(&room), asked(&room)), (1, Ok(())));
-    // The same user and another connection, which is the client's own, and another process.
+    // The same user on another connection of the client, and another process.
     room.caller.connection = 2;
     assert_eq!((references(&room), asked(&room)), (1, Ok(())));
     let Peer::Uid { pid, .. } = &mut room.caller.peer else {
@@ -250,7 +252,7 @@ fn an_old_number_names_nobody_elses_session() {
         (references(&room), asked(&room)),
         (0, Err(OdafsStatus::NoSession))
     );
-    // The next life of a server numbers its sessions otherwise.
+    // The next life numbers its sessions differently.
     let next = Room::guarded().session().accepted.session;
     assert_ne!(next, number);
 }
@@ -325,7 +327,7 @@ fn one_sided_is_for_root_and_the_serving_user() {
     assert_eq!(opened.accepted.mode, Mode::Guarded);
 }
 
-/// By default on this host alone, and for whom the files are open anyhow; who is named is named for this host too.
+/// By default only on this host, and for users who may read the files anyway. Named users also count only on this host.
 #[test]
 fn each_user_gets_the_direct_reads_that_the_modes_and_names_say() {
     use Mode::{Guarded, OneSided};
@@ -395,7 +397,7 @@ fn each_user_gets_the_direct_reads_that_the_modes_and_names_say() {
     }
 }
 
-/// Its number may stand for any user whom the server's namespace does not know.
+/// The number of nobody may stand for any user that the server's namespace does not know.
 #[test]
 fn a_server_that_runs_as_nobody_has_no_user_of_its_own() {
     let policy = SessionPolicy {
@@ -434,7 +436,7 @@ fn who_is_listed_by_key_may_open_sessions_from_elsewhere() {
             .expect("a result")
             .map(drop)
     };
-    // On this host the kernel says who calls.
+    // On this host the kernel identifies the caller.
     assert_eq!(open(&room, Pattern::Nn, None), Ok(()));
     room.caller.peer = Peer::Address("192.0.2.1:999".parse().expect("an address"));
     let denied = Err(OdafsStatus::Denied);

@@ -1,5 +1,5 @@
-//! A server without its front doors to TCP: export, programs, pool, engine, observer. The same under the
-//! simulator (any store, any fabric's listener, no tokio) as in [`crate::process::server`].
+//! A server without its TCP listeners: export, programs, pool, engine and observer. The simulator assembles the same
+//! server as [`crate::process::server`], with any store, any fabric's listener, and no tokio.
 
 use std::io;
 use std::time::Duration;
@@ -28,51 +28,51 @@ use crate::vfs::change;
 use crate::vfs::export::{Direct, Export, ExportConfig};
 use crate::vfs::spare::SpareFrames;
 
-/// What a server is put together from.
+/// The parts from which [`Assembly::start`] makes a server.
 pub struct Parts {
-    /// Holds the files.
+    /// The store of the files.
     pub store: Arc<dyn Store>,
-    /// The page cache's memory, of which nothing is published.
+    /// Memory for the page cache, of which nothing is published yet.
     pub arena: Arc<Arena>,
-    /// The export.
+    /// Options of the export.
     pub export: ExportConfig,
-    /// Sessions.
+    /// What the server asks of sessions and grants them.
     pub sessions: SessionPolicy,
-    /// NFS version 4; `None`: not served.
+    /// NFS version 4. `None` if it is not served.
     pub nfs4: Option<nfs4::Config>,
-    /// Locks for version 3; `None`: not served.
+    /// Locks for NFS version 3. `None` if they are not served.
     pub locks: Option<nlm4::Config>,
     /// Who may call.
     pub access: Access,
-    /// What one-sided clients check; without it none is granted one-sided access.
+    /// The life word that one-sided clients check. Without it the server grants no one-sided reads.
     pub life: Option<Arc<LifeWord>>,
-    /// Threads for what may block.
+    /// Number of threads for calls that may block.
     pub workers: usize,
-    /// Hand every call to one of them, even one that need not block.
+    /// Offload every call to a worker, even one that cannot block.
     pub offload: bool,
-    /// How engines spend their time.
+    /// Options of the engine.
     pub engine: EngineConfig,
-    /// The ports that the portmapper tells.
+    /// The ports that the portmapper reports.
     pub ports: Ports,
 }
 
-/// Ports that the portmapper tells.
+/// The ports that the portmapper reports.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
-    /// Of all that is served over TCP.
+    /// The port of everything that is served over TCP.
     pub tcp: Port,
-    /// Of the portmapper and the status monitor over UDP.
+    /// The port of the portmapper and the status monitor over UDP.
     pub udp: Port,
 }
 
-/// Calls that may wait for a worker.
+/// The most calls that wait for a worker.
 const WAITING_MAX: usize = 4096;
-/// How long the observer waits for the store's reports at a time.
+/// How long the observer waits for reports of the store at a time.
 const OBSERVED: Duration = Duration::from_millis(500);
-/// How often it takes the cache's pulse and looks at files without a watch.
+/// How often the observer measures the cache and checks files without a watch.
 const TICK: Nanos = Nanos::from_secs(1);
 
-/// A server that runs.
+/// A running server. Dropping it stops it.
 pub struct Assembly {
     export: Arc<Export>,
     service: Arc<Service>,
@@ -86,10 +86,10 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Puts a server together, with an engine for these listeners if there are any.
+    /// Starts a server, with an engine if there are listeners.
     ///
     /// # Errors
-    /// The system has no more threads or descriptors.
+    /// The system can give no more threads or descriptors.
     pub fn start(parts: Parts, listeners: Vec<(Box<dyn Listener>, Transport)>) -> io::Result<Self> {
         let direct = parts.export.direct;
         let export = Arc::new(Export::new(
@@ -143,7 +143,7 @@ impl Assembly {
             nic: self.export.nic().cloned(),
             calls: self.calls(),
             workers: self.workers(),
-            // Who may not read the export's memory is offered no way to.
+            // Without one-sided reads, the engine offers the arena to nobody.
             life: (self.life.clone()).filter(|_| matches!(direct, Direct::Auto | Direct::OneSided)),
             frames: Some(Arc::new(SpareFrames::of(Arc::clone(&self.export)))),
             rdma: Arc::clone(&self.rdma),
@@ -177,7 +177,7 @@ impl Assembly {
         &self.export
     }
 
-    /// What the RPC-over-RDMA connections came to.
+    /// Counters of the RPC-over-RDMA connections.
     pub fn rdma(&self) -> &Arc<RdmaCounters> {
         &self.rdma
     }
@@ -187,12 +187,12 @@ impl Assembly {
         self.open.as_ref()
     }
 
-    /// The threads for what may block.
+    /// The threads for calls that may block.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// The programs, for other transports.
+    /// The programs, for further transports.
     pub fn service(&self) -> &Arc<Service> {
         &self.service
     }
@@ -207,14 +207,14 @@ impl Assembly {
         Arc::clone(&self.pool) as Arc<dyn Workers>
     }
 
-    /// References are worth nothing from now on, by any route.
+    /// Makes all references worthless, by every route.
     pub fn poison(&self) {
         if let Some(life) = &self.life {
             life.poison();
         }
     }
 
-    /// Finishes the calls under way and ends all threads. Also done when dropped.
+    /// Finishes the calls under way and ends all threads.
     pub fn stop(&mut self) {
         self.poison();
         if let Some((stopper, thread)) = self.engine.take() {
@@ -284,7 +284,7 @@ fn service(
     )
 }
 
-/// The observer: outside changes as they are reported, and every second what nobody reports.
+/// The observer: takes reports of outside changes, and each second checks what nobody reports.
 fn observe(export: &Export, service: &Service, stopping: &AtomicBool) {
     let mut next_tick = clock::now() + TICK;
     while !stopping.load(Ordering::Acquire) {

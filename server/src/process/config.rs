@@ -1,4 +1,4 @@
-//! The options of a server, as those of `odafs serve`.
+//! The options of a server. They correspond to those of `odafs serve`.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -10,6 +10,7 @@ use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
 use odafs_fabric::ReadOrder;
 
+use crate::rpc::access::Rule;
 use crate::store::table;
 
 pub use crate::nfs4::MinorVersions;
@@ -19,22 +20,22 @@ pub use crate::vfs::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
 pub use odafs_nic::registration::{Costs, RegistrationConfig, Strategy};
 
-/// A server's options. [`ServerConfig::new`] has the defaults that the fields name.
+/// The options of a server. [`ServerConfig::new`] sets the defaults that the fields name.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The directory or tar archive to serve.
     pub directory: PathBuf,
     /// Name of the export, `/` by default.
     pub export: String,
-    /// Several exports, each under its own name below the root `/`. If there are any, `directory` and `export` count for
-    /// nothing.
+    /// Several exports, each under its own name below the root `/`. If there are any, the server ignores `directory` and
+    /// `export`.
     pub exports: Vec<ExportOptions>,
     /// Address for NFS, MOUNT, the lock manager and the portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
-    /// Where the portmapper listens too, over TCP and UDP: clients of NFS version 3 look for the lock manager at port 111,
-    /// and tell the status monitor there that they have started anew. `None`: nowhere else.
+    /// A further address of the portmapper, over TCP and UDP. Clients of NFS version 3 look for the lock manager at port
+    /// 111, and report their restarts to the status monitor there. `None`: there is none.
     pub portmap: Option<SocketAddr>,
-    /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
+    /// The minor versions of NFS version 4 to serve beside version 3, on all listeners. All of them by default.
     pub nfs4: MinorVersions,
     /// The lease of NFS version 4: how long the server keeps the opens and locks of a silent client, and how long clients
     /// may reclaim them after a restart. 10 s to 1 h; 90 s by default.
@@ -47,14 +48,14 @@ pub struct ServerConfig {
     pub shm_connections: u32,
     /// Address of an RDMA device: RPC-over-RDMA and direct reads; `None`: not served.
     pub verbs: Option<SocketAddr>,
-    /// Whether a device that can may fetch pages of the cache on demand, instead of pinning the whole cache.
+    /// Let an RDMA device that supports it fetch pages of the cache on demand, instead of pinning the whole cache.
     pub on_demand_paging: bool,
-    /// The order in which RDMA Reads see the cache, as device and network guarantee it. Beyond [`ReadOrder::Fence`],
-    /// the default, the stamps of a one-sided export lie beside their pages.
+    /// The order in which RDMA Reads see the cache, as devices and network guarantee it. [`ReadOrder::Fence`] by default.
+    /// With any other order, the stamps of a one-sided export lie beside their pages.
     pub read_order: ReadOrder,
-    /// State directory; `None`: the default one.
+    /// The state directory. `None`: the default one.
     pub state: Option<PathBuf>,
-    /// Size of the page cache in bytes: at least 64 pages; 1 GiB by default.
+    /// Size of the page cache in bytes, at least 64 pages. 1 GiB by default.
     pub cache_bytes: u64,
     /// Size of a page, 4 KiB by default.
     pub page: PageSize,
@@ -62,16 +63,16 @@ pub struct ServerConfig {
     pub huge_pages: bool,
     /// Refuse changes. An archive refuses them in any case.
     pub read_only: bool,
-    /// Networks that may call, beyond loopback.
+    /// Networks that may call, besides loopback.
     pub allow: Vec<IpNet>,
     /// Whether loopback may call. True by default.
     pub loopback: bool,
-    /// With [`Squash::Root`] and [`Squash::None`], accept callers from any port, not from privileged ones alone.
+    /// With [`Squash::Root`] and [`Squash::None`], believe callers on any port, not only on ports below 1024.
     pub insecure: bool,
-    /// The ids with which callers act; [`Squash::All`] by default.
+    /// The ids with which callers act. [`Squash::All`] by default.
     pub squash: Squash,
-    /// Keys of the clients that may open sessions from other machines. If it is empty, all that may call may open
-    /// sessions.
+    /// Public keys of the clients that may open sessions from other machines. If there are none, every client that may call
+    /// may open sessions.
     pub admitted: Vec<PublicKey>,
     /// Which direct reads the server grants.
     pub direct: Direct,
@@ -79,12 +80,12 @@ pub struct ServerConfig {
     pub one_sided_for: Vec<Grantee>,
     /// Address for Prometheus metrics over HTTP; `None`: not served.
     pub metrics: Option<SocketAddr>,
-    /// Calls that take longer cause a warning in the log, and `odafs top` shows them. 100 ms by default.
+    /// The server logs a warning for calls that take longer, and `odafs top` shows them. 100 ms by default.
     pub slow_call: std::time::Duration,
     /// How the server serves RPC-over-RDMA.
     pub rpc_rdma: RdmaConfig,
-    /// Number of threads for calls that may block, 1 to 1024; as many again serve calls that may wait for stable
-    /// storage. 8 by default.
+    /// Number of threads for calls that may block, 1 to 1024. As many again serve calls that may wait for stable storage.
+    /// 8 by default.
     pub workers: usize,
     /// Offload every call to a worker, even one that the engine could serve, to measure what that costs.
     pub offload: bool,
@@ -96,15 +97,58 @@ pub struct ServerConfig {
 /// One export of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Its name, such as `/data` or `/srv/data`: not `/`, and neither above nor below that of another.
+    /// The name, such as `/data` or `/srv/data`. It must not be `/`, nor lie above or below the name of another export.
     pub name: String,
-    /// The directory or tar archive: neither above nor below that of another.
+    /// The directory or tar archive. It must not lie above or below that of another export.
     pub directory: PathBuf,
     /// Refuse changes, as [`ServerConfig::read_only`] does for all exports.
     pub read_only: bool,
+    /// Networks that may reach it, in place of [`ServerConfig::allow`].
+    pub allow: Option<Vec<IpNet>>,
+    /// Shut out loopback, as [`ServerConfig::loopback`] can for all exports.
+    pub no_loopback: bool,
+    /// The ids with which callers act in it, in place of [`ServerConfig::squash`].
+    pub squash: Option<Squash>,
+    /// Believe callers on any port, as [`ServerConfig::insecure`] does for all exports.
+    pub insecure: bool,
+}
+
+impl ExportOptions {
+    /// An export with the options of the server.
+    pub fn new(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            directory: directory.into(),
+            read_only: false,
+            allow: None,
+            no_loopback: false,
+            squash: None,
+            insecure: false,
+        }
+    }
 }
 
 impl ServerConfig {
+    /// Who may call the server, where no export says otherwise.
+    pub(super) fn rule(&self) -> Rule {
+        Rule {
+            allow: self.allow.clone(),
+            loopback: self.loopback,
+            squash: self.squash,
+            any_port: self.insecure,
+        }
+    }
+
+    /// Who may reach each export, in their order.
+    pub(super) fn export_rules(&self) -> impl Iterator<Item = Rule> {
+        self.exports.iter().map(|export| Rule {
+            allow: export.allow.clone().unwrap_or_else(|| self.allow.clone()),
+            loopback: self.loopback && !export.no_loopback,
+            squash: export.squash.unwrap_or(self.squash),
+            any_port: self.insecure || export.insecure,
+        })
+    }
+
     /// The defaults, for `directory`, with no listener.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
@@ -181,12 +225,12 @@ impl ServerConfig {
     }
 }
 
-/// The range of [`ServerConfig::lease`]. Clients renew a lease twice in its time, and wait as long after a restart.
+/// The range of [`ServerConfig::lease`]. Clients renew a lease twice in its time, and wait for its length after a restart.
 const LEASES: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(3600);
 
 /// The fewest pages of a cache.
 const FRAMES_MIN: u64 = 64;
 
-/// The most threads of a kind. More would not be busy, and a system without room for another stack may end the process
-/// rather than report an error.
+/// The most threads of a kind. More would not be busy. A system without room for another stack may end the process instead
+/// of reporting an error.
 const WORKERS_MAX: usize = 1024;

@@ -1,5 +1,5 @@
-//! The portmapper and the status monitor over UDP, by which status monitors of clients tell that they have started anew. No
-//! other call is served, and none with an answer longer than itself: who forges his address has nothing from it.
+//! The portmapper and the status monitor over UDP. Status monitors of clients use them to report a restart. The server
+//! answers no other call over UDP, and none with an answer longer than the call, so a forged address gains nothing.
 
 use std::io;
 use std::net::UdpSocket;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use odafs_common::wire::{nsm, portmap, rpc};
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Calls, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
 
 use crate::rpc::Service;
 
-/// The longest call, bytes. A longer one is cut, and does not decode.
+/// The longest call, in bytes. A longer one is cut off and does not decode.
 const CALL_BYTES: usize = 2048;
-/// The longest answer, bytes.
+/// The longest answer, in bytes.
 const ANSWER_BYTES: u32 = 512;
-/// How often the thread looks whether it is to end.
+/// How often the thread checks whether it is to end.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The thread that serves datagrams, until it is dropped.
+/// The thread that serves datagrams. Dropping this ends it.
 pub struct Datagrams {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -31,7 +31,7 @@ impl Datagrams {
     /// Serves calls that come to `socket`.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The system can give no more threads.
     pub fn start(socket: UdpSocket, service: Arc<Service>) -> io::Result<Self> {
         socket.set_read_timeout(Some(LOOK))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -66,7 +66,7 @@ fn serve(socket: &UdpSocket, service: &Service, stopped: &AtomicBool) {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
                 );
                 if !waited {
-                    // Such as that an earlier answer reached nobody.
+                    // For example, an earlier answer reached nobody.
                     tracing::debug!(%error, "cannot receive a datagram");
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -79,13 +79,14 @@ fn serve(socket: &UdpSocket, service: &Service, stopped: &AtomicBool) {
         number += 1;
         let caller = Caller {
             peer: Peer::Address(from),
-            // As long as one call.
+            // Each datagram counts as a connection of one call.
             connection: FIRST_CONNECTION + number,
             transport: Transport::NfsTcp,
             reply_bytes_max: ANSWER_BYTES,
             placement: None,
             apart: None,
             back: None,
+            notes: Notes::default(),
         };
         if let Some(answer) = answer(service, &caller, &call[..bytes])
             && let Err(error) = socket.send_to(&answer, from)
@@ -95,7 +96,7 @@ fn serve(socket: &UdpSocket, service: &Service, stopped: &AtomicBool) {
     }
 }
 
-/// Datagrams are numbered from here on, so that connections have other numbers.
+/// Datagrams are numbered from here on, above the numbers of connections.
 const FIRST_CONNECTION: u64 = 3 << 61;
 
 fn is_served(message: &[u8]) -> bool {

@@ -1,9 +1,10 @@
 //! Opens what is served: one directory or archive, or several as a table of exports.
 //!
-//! Each export of several has a tag, which is in all handles of its objects. The tags are in the file `exports` of the state
-//! directory: a number that all handles tell in the first line, then a line for each tag with a digest of the path and the
-//! name. A tag is never given to another export, so a handle of an export that was taken away, or whose name stands for
-//! another directory now, is STALE. Who removes the file gets another number, and no handle is known any more.
+//! Each export of a table has a tag, which all file handles of its objects contain. The file `exports` of the state
+//! directory keeps the tags. Its first line has a number that all handles contain, too. Each further line has a tag, a
+//! digest of the path, and the name. No other export ever gets the same tag, so a handle of an export that was removed,
+//! or whose name now stands for another directory, is STALE. If the file is removed, the next server makes a new number,
+//! and all handles of before are unknown.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,12 +21,12 @@ use crate::store::state::StateDir;
 use crate::store::table::{self, Entry};
 use crate::store::{Among, LocalOptions, LocalStore, Store, StoreTable, TarStore, Time};
 
-/// In the state directory.
+/// The file of tags in the state directory.
 const TAGS: &str = "exports";
-/// The longest that the file of tags may be, bytes.
+/// The longest file of tags, in bytes.
 const TAGS_BYTES_MAX: u64 = 16 << 20;
 
-/// A directory, or else an archive.
+/// Opens a directory, or else an archive.
 pub(super) fn open_one(
     path: &Path,
     state: &StateDir,
@@ -37,7 +38,7 @@ pub(super) fn open_one(
     Ok(Arc::new(LocalStore::open(path, state, options)?))
 }
 
-/// All exports of `config`, below one root.
+/// Opens all exports of `config` below one root.
 pub(super) fn open(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
     let exports = &config.exports;
     let places = Place::apart(exports)?;
@@ -48,7 +49,7 @@ pub(super) fn open(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dy
         let name = table::normalized(&export.name).map_err(io::Error::other)?;
         named.push((tags.tag(&name, place.digest())?, name));
     }
-    // Before anybody gets a handle with one of them.
+    // The tags must be on stable storage before a client gets a handle with one of them.
     if tags.is_new || tags.text() != before {
         let kept = state.replace(TAGS, tags.text().as_bytes());
         kept.map_err(io::Error::other)?;
@@ -87,7 +88,7 @@ fn now() -> Time {
     }
 }
 
-/// What an export serves.
+/// The directory or archive of an export.
 struct Place {
     path: PathBuf,
     device: u64,
@@ -105,8 +106,8 @@ impl Place {
         })
     }
 
-    /// The places of exports that show no file twice. A file that two exports show would be two objects to the server, and
-    /// what is written by one would be seen late by the other.
+    /// The places of the exports, which must show no file twice. A file that two exports show would be two objects to the
+    /// server, and a write through one would become visible late through the other.
     fn apart(exports: &[ExportOptions]) -> io::Result<Vec<Self>> {
         let mut all: Vec<Self> = Vec::new();
         for export in exports {
@@ -131,17 +132,17 @@ impl Place {
         same || self.path.starts_with(&other.path) || other.path.starts_with(&self.path)
     }
 
-    /// Tells it from others; a path may hold any byte, and be long.
+    /// Identifies the path in a few bytes, since a path may be long and contain any byte.
     fn digest(&self) -> u64 {
         let digest = Sha256::digest(self.path.as_os_str().as_bytes());
         digest.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))
     }
 }
 
-/// The tags that were given so far.
+/// The tags given so far.
 struct Tags {
     number: u64,
-    /// There was no file.
+    /// Whether there was no file.
     is_new: bool,
     given: Vec<Tag>,
 }
@@ -178,7 +179,7 @@ impl Tags {
         })
     }
 
-    /// The tag of an export: the one that it had before, or the next.
+    /// The tag of an export: its earlier one, or else the next.
     fn tag(&mut self, name: &str, place: u64) -> io::Result<u16> {
         let same = |tag: &&Tag| tag.place == place && tag.name == name;
         if let Some(known) = self.given.iter().find(same) {
@@ -226,11 +227,8 @@ mod tests {
     use super::*;
 
     fn exports(directory: &Path, names: &[(&str, &str)]) -> ServerConfig {
-        let export = |(name, below): &(&str, &str)| ExportOptions {
-            name: (*name).to_owned(),
-            directory: directory.join(below),
-            read_only: false,
-        };
+        let export =
+            |(name, below): &(&str, &str)| ExportOptions::new(*name, directory.join(below));
         ServerConfig {
             exports: names.iter().map(export).collect(),
             ..ServerConfig::new("/")
@@ -258,13 +256,13 @@ mod tests {
         let two = open(&[("/one", "a"), ("/two", "b")]);
         let (one, other) = (root_of(&*two, "one"), root_of(&*two, "two"));
         assert!(one.is_some() && other.is_some());
-        // In another order, and with one more before them.
+        // The same exports in another order, behind a new one.
         let three = open(&[("/three", "c"), ("/two", "b"), ("/one", "a")]);
         assert_eq!(
             (root_of(&*three, "one"), root_of(&*three, "two")),
             (one, other)
         );
-        // A name that stands for another directory has another tag; when it is back, it has its own.
+        // A name that stands for another directory has another tag. With its first directory it has the first tag again.
         let changed = open(&[("/one", "c")]);
         assert_ne!(
             root_of(&*changed, "one").map(|g| g >> 48),
@@ -306,7 +304,7 @@ mod tests {
         let first = root("/one");
         assert!(first.is_some());
         assert_eq!((root("/one/"), root("//one")), (first, first));
-        // Without the file no handle from before is known.
+        // Without the file, handles of before are unknown.
         std::fs::remove_file(state.path().join(TAGS)).unwrap();
         assert_ne!(
             root("/one").map(|(_, number)| number),

@@ -1,23 +1,23 @@
-//! How much memory this process may still take, before the kernel kills one for it.
+//! How much memory this process may still take before the kernel kills a process for want of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Memory that is there to be taken.
+/// Memory that this process may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// How many bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What there is no more than.
+    /// What limits it.
     pub bound: Bound,
 }
 
-/// What bounds memory.
+/// What limits memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The machine has no more (`MemAvailable`).
+    /// The memory of the machine (`MemAvailable`).
     Machine,
-    /// A control group of this process may take no more.
+    /// The limit of a control group of this process.
     ControlGroup,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// What the kernel says; `None`: nothing.
+/// The memory that the kernel reports, or `None` if it reports none.
 pub fn available() -> Option<Available> {
     available_below(Path::new("/"))
 }
@@ -68,7 +68,7 @@ enum Version {
     Two,
 }
 
-/// Those of this process, with all above them. In a container its own may be the root of what is mounted.
+/// The groups of this process and all above them. In a container its own group may be the root of what is mounted.
 fn groups(root: &Path) -> impl Iterator<Item = Group> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounted = root.join("sys/fs/cgroup");
@@ -96,7 +96,7 @@ fn groups(root: &Path) -> impl Iterator<Item = Group> {
 }
 
 impl Group {
-    /// Bytes that it may still take; what it keeps of files can go.
+    /// Bytes that the group may still take. The kernel can drop its cached file pages, so these do not count.
     fn room(&self) -> Option<u64> {
         let [limit, usage, inactive, active] = match self.version {
             Version::One => [
@@ -119,7 +119,7 @@ impl Group {
                 .parse()
                 .ok()
         };
-        // `max` is no number, and no limit.
+        // `max` means that there is no limit.
         let (limit, usage): (u64, u64) = (number(limit)?, number(usage)?);
         let stat = self.directory.join("memory.stat");
         let files = [inactive, active].map(|name| figure(&stat, name).unwrap_or(0));
@@ -128,7 +128,7 @@ impl Group {
     }
 }
 
-/// The number behind a name, in a file with one of each a line.
+/// The number after a name, in a file with a name and a number on each line.
 fn figure(file: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let mut lines = text.lines().map(str::split_whitespace);
@@ -139,7 +139,7 @@ fn figure(file: &Path, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A machine with 1 GiB to take.
+    /// A machine with 1 GiB available.
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         let meminfo = (
@@ -192,7 +192,7 @@ mod tests {
             ),
         ];
         assert_eq!(of(&second), bounded);
-        // In a container the path is that of the host.
+        // In a container this is a path of the host.
         let first = [
             (
                 "proc/self/cgroup",

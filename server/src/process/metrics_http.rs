@@ -1,4 +1,4 @@
-//! Pages over HTTP, for Prometheus and `odafs top`: GET and nothing else.
+//! Pages over HTTP for Prometheus and `odafs top`. The server answers GET and nothing else.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,25 +12,25 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// The most connections at once. A further one ends the oldest: connections that say nothing keep nobody from the metrics.
+/// The most connections at once. A further one ends the oldest, so silent connections cannot keep others from the metrics.
 const CONNECTIONS: usize = 16;
 /// The longest request, in bytes.
 const REQUEST_BYTES: usize = 8 << 10;
 /// How long a request may take from its first byte to the last of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is at a path.
+/// A page.
 pub struct Page {
-    /// Its media type.
+    /// The media type of the page.
     pub kind: &'static str,
-    /// All of it.
+    /// The whole text.
     pub body: String,
 }
 
-/// Makes what is at a path, if there is anything.
+/// Makes the page at a path. `None` if there is none.
 pub type Render = dyn Fn(&[u8]) -> Option<Page> + Send + Sync;
 
-/// The endpoint, served until it is dropped.
+/// The endpoint. Dropping it ends the service.
 #[derive(Debug)]
 pub struct MetricsServer {
     stop: watch::Sender<bool>,
@@ -38,10 +38,10 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves what `render` makes to who connects to `listener`.
+    /// Serves the pages of `render` to all who connect to `listener`.
     ///
     /// # Errors
-    /// The system has no more threads or descriptors.
+    /// The system can give no more threads or descriptors.
     pub fn start(listener: TcpListener, render: Arc<Render>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -136,12 +136,12 @@ async fn answer(mut stream: TcpStream, render: &Render) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// The request's head is complete.
+/// Whether the head of the request is complete.
 fn ends(request: &[u8]) -> bool {
     request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n")
 }
 
-/// The path of a GET, without its query.
+/// The path of a GET without its query.
 fn target(request: &[u8]) -> Option<&[u8]> {
     let rest = request.strip_prefix(b"GET ")?;
     let end = rest.iter().position(|byte| b" ?\r\n".contains(byte))?;
@@ -192,7 +192,7 @@ mod tests {
         assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     }
 
-    /// The oldest silent connection makes room, and the others stay: nobody waits for the time limit.
+    /// The oldest silent connection makes room and the others stay, so nobody waits for the time limit.
     #[test]
     fn silent_connections_keep_nobody_out() {
         let (_server, address) = serve();

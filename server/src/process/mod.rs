@@ -1,5 +1,4 @@
-//! The process: options, listeners, threads, and everything wired together. Nothing below knows
-//! of it.
+//! The process: options, listeners and threads. It wires the other wings together, and none of them names it.
 
 pub mod assembly;
 pub mod config;

@@ -1,5 +1,6 @@
-//! Calls to the lock managers and status monitors of clients, over TCP: one thread makes them all. Each call asks the host's
-//! portmapper for the port first, and takes a bounded time. What waits for one host, and for all, is bounded too.
+//! Calls to the lock managers and status monitors of clients over TCP. One thread makes all of them. Each call first asks
+//! the host's portmapper for the port, and takes a bounded time. The number of waiting calls is bounded for each host and
+//! in all.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,19 +22,19 @@ use tokio::time::timeout;
 
 use crate::nlm4::{Heard, PeerCall, Peers};
 
-/// Where portmappers listen.
+/// The port of portmappers.
 const PORTMAP_PORT: u16 = 111;
-/// The longest that each step of a call takes: to connect, to ask for the port, to be answered.
+/// The time limit for each step of a call: to connect, to ask for the port, and to get the answer.
 const STEP: Duration = Duration::from_secs(5);
-/// The longest answer, bytes.
+/// The longest answer, in bytes.
 const ANSWER_BYTES: usize = 4096;
-/// Calls under way at a time.
+/// The most calls under way at a time.
 const UNDER_WAY: usize = 64;
-/// Those of them to one host.
+/// The most of these to one host.
 const UNDER_WAY_TO_ONE: usize = 2;
-/// Calls that wait, under way or not; further ones have not reached their host.
+/// The most calls that wait, under way or not. Further calls count as unreached.
 const WAITING: usize = 1 << 14;
-/// Those of them for one host.
+/// The most of these for one host.
 const WAITING_FOR_ONE: usize = 256;
 
 type Done = Box<dyn FnOnce(Heard) + Send>;
@@ -45,7 +46,7 @@ struct Waiting {
     there_is_room: bool,
 }
 
-/// The thread, and the way to it.
+/// The thread that makes the calls, and its queue.
 pub struct Callers {
     calls: Option<mpsc::UnboundedSender<Waiting>>,
     waiting: Arc<AtomicUsize>,
@@ -56,15 +57,15 @@ impl Callers {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no more threads or descriptors.
+    /// The system can give no more threads or descriptors.
     pub fn start() -> io::Result<Self> {
         Self::to_port(PORTMAP_PORT)
     }
 
-    /// As [`Callers::start`], where portmappers listen on another port.
+    /// As [`Callers::start`], with another port of portmappers.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Callers::start`].
     pub fn to_port(portmap: u16) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -88,8 +89,8 @@ impl Peers for Callers {
     fn call(&self, call: PeerCall, done: Done) {
         let there_is_room = self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING;
         if let Some(calls) = &self.calls {
-            // The thread is only gone when all stops. It is told of too many as well: whoever calls may hold what `done`
-            // needs.
+            // The thread is gone only while everything stops. It also reports calls beyond the limit, because the caller
+            // may hold a lock that `done` needs.
             let _ = calls.send(Waiting {
                 call,
                 done,
@@ -105,14 +106,14 @@ impl Drop for Callers {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // The last to let go may be a call on the thread itself.
+        // A call on the thread itself may hold the last reference.
         if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
             tracing::error!("the thread that calls clients panicked");
         }
     }
 }
 
-/// Makes calls until nobody can ask for one.
+/// Makes calls until the queue is closed.
 async fn make_calls(
     mut inbox: mpsc::UnboundedReceiver<Waiting>,
     waiting: Arc<AtomicUsize>,
@@ -185,7 +186,7 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The port of a program, as its host's portmapper tells it.
+/// Asks the host's portmapper for the port of a program.
 async fn port_of(call: &PeerCall, portmap: u16) -> io::Result<u16> {
     let mut stream = connect((call.address, portmap).into()).await?;
     if call.address.is_ipv6() {
@@ -207,7 +208,7 @@ async fn port_of(call: &PeerCall, portmap: u16) -> io::Result<u16> {
     }
 }
 
-/// The same over IPv6, where rpcbind takes the portmapper's place.
+/// The same over IPv6, where rpcbind replaces the portmapper.
 async fn port_by_rpcbind(stream: &mut TcpStream, call: &PeerCall) -> io::Result<u16> {
     let wanted = Binding {
         program: call.program,
@@ -226,7 +227,7 @@ async fn port_by_rpcbind(stream: &mut TcpStream, call: &PeerCall) -> io::Result<
     }
 }
 
-/// Calls a procedure; its results.
+/// Calls a procedure and returns its results.
 async fn answer(
     stream: &mut TcpStream,
     (program, version, procedure): (u32, u32, u32),
@@ -252,7 +253,7 @@ async fn answer(
     Ok(results.rest().to_vec())
 }
 
-/// A record, of as many fragments as its sender likes.
+/// Reads a record, which may come in any number of fragments.
 async fn read_record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut whole = Vec::new();
     loop {

@@ -19,7 +19,7 @@ use crate::nfs4;
 use crate::nlm4;
 use crate::odafs::SessionPolicy;
 use crate::process::assembly::{Assembly, Parts, Ports};
-use crate::process::config::{Direct, ServerConfig};
+use crate::process::config::{Direct, ExportOptions, ServerConfig};
 use crate::process::datagrams::Datagrams;
 use crate::process::exports;
 use crate::process::memory;
@@ -29,15 +29,16 @@ use crate::process::watch::Watch;
 use crate::rpc::access::Access;
 use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
+use crate::store::table;
 use crate::store::{Credential, LocalOptions, Store};
 use crate::vfs::export::ExportConfig;
 
-/// The addresses on which a server listens, with the real ports. `None`: that listener is not open.
+/// The addresses on which a server listens, with the real ports. `None` stands for a listener that is not open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// Address of NFS, MOUNT, the lock manager and the portmapper over TCP.
     pub nfs: Option<SocketAddr>,
-    /// Where the portmapper listens too, over TCP and UDP.
+    /// A further address of the portmapper, over TCP and UDP.
     pub portmap: Option<SocketAddr>,
     /// Address of iWARP over TCP.
     pub rdma: Option<SocketAddr>,
@@ -49,7 +50,7 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
-/// Why a server did not start. The text names the thing, the cause and the remedy; there is no `source` beside it.
+/// Why a server did not start. The text names the thing, the cause and the remedy. There is no `source` besides.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The state directory cannot be used.
@@ -68,7 +69,7 @@ pub enum StartError {
     /// The server cannot meet an option.
     #[error("{0}")]
     Config(String),
-    /// The page cache does not fit: sooner or later the kernel would kill this process, or another, for its memory.
+    /// The page cache does not fit in memory. Sooner or later the kernel would kill this process or another.
     #[error(
         "a page cache of {asked} bytes does not fit in memory: this process can use {} bytes ({}); name a smaller one with --cache",
         available.bytes, available.bound
@@ -76,12 +77,12 @@ pub enum StartError {
     Memory {
         /// Size of the cache in bytes.
         asked: u64,
-        /// The memory that there is.
+        /// The memory that is available.
         available: memory::Available,
     },
 }
 
-/// Names what failed.
+/// Adds what was tried to an error.
 fn trying<T>(action: impl Into<String>, result: io::Result<T>) -> Result<T, StartError> {
     result.map_err(|source| StartError::Io {
         action: action.into(),
@@ -90,7 +91,7 @@ fn trying<T>(action: impl Into<String>, result: io::Result<T>) -> Result<T, Star
     })
 }
 
-/// Names what could not be listened on, and which option asked for it.
+/// Adds the address of a listener to an error, and the option that asked for it.
 fn listening<T>(
     place: impl std::fmt::Display,
     option: &'static str,
@@ -103,11 +104,11 @@ fn listening<T>(
     })
 }
 
-/// A running server. Dropping it stops it, too.
+/// A running server. Dropping it stops it.
 pub struct Server {
     addresses: Addresses,
     config: ServerConfig,
-    // Dropped in this order: who brings calls, what serves them, the lock on the state.
+    // Dropped in this order: what brings calls, what serves them, the lock on the state directory.
     tcp: Option<TcpServer>,
     portmap: Option<(TcpServer, Datagrams)>,
     metrics: Option<MetricsServer>,
@@ -115,9 +116,9 @@ pub struct Server {
     _state: Arc<StateDir>,
 }
 
-/// In the state directory: which clients of NFS version 4 may reclaim what they held.
+/// The file of the state directory that lists the clients of NFS version 4 that may reclaim what they held.
 const NFS4_CLIENTS: &str = "nfs4-clients";
-/// In the state directory: which clients of NFS version 3 hold locks.
+/// The file of the state directory that lists the clients of NFS version 3 that hold locks.
 const NLM_CLIENTS: &str = "nlm-clients";
 /// Threads that serve connections over TCP.
 const TCP_THREADS: usize = 2;
@@ -131,11 +132,11 @@ impl Server {
         Self::start_with(config, store)
     }
 
-    /// As [`Server::start`], of a store of the caller's: `open` gives it, and may keep files of its own in the state
-    /// directory. [`ServerConfig::directory`] then only names the default place of that.
+    /// As [`Server::start`], with a store of the caller's own. `open` returns the store, and may keep files in the state
+    /// directory. [`ServerConfig::directory`] then decides only the default place of that directory.
     ///
     /// # Errors
-    /// As [`Server::start`], and what `open` says.
+    /// As [`Server::start`], and the errors of `open`.
     pub fn start_with(
         config: ServerConfig,
         open: impl FnOnce(&ServerConfig, &StateDir) -> io::Result<Arc<dyn Store>>,
@@ -149,8 +150,8 @@ impl Server {
             [] => StateDir::open(config.state.as_deref(), &config.directory)?,
             _ => StateDir::open_of_exports(config.state.as_deref())?,
         });
-        // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
-        // is accepted before that.
+        // This process holds the lock, so its predecessor is dead or stopping. The new life word makes the predecessor's
+        // mappings worthless. Only then may anything be accepted.
         let life = trying(
             "make the life word",
             LifeWord::create(&state.life_file(), state.life()),
@@ -171,10 +172,16 @@ impl Server {
         let store = trying(action, open(&config, &state))?;
         let parts = parts(&config, &state, store, life, ports)?;
         if let Some(listener) = doors.device.take() {
-            // Whether that much memory may be pinned shows now.
+            // This shows whether so much memory may be pinned.
             let prepared = listener.prepare(&parts.arena, config.direct == Direct::OneSided);
             trying("register the page cache with the RDMA device", prepared)?;
             doors.fabrics.push((Box::new(listener), Transport::Verbs));
+        }
+        if let Some(path) = &config.shm {
+            // Now that the cache's memory is there, which may take seconds: a client that finds the socket is served.
+            let limits = shm::Limits::of_connections(config.shm_connections);
+            let listener = listening("shared memory", "--shm", shm::Listener::bind(path, limits))?;
+            doors.fabrics.push((Box::new(listener), Transport::Shm));
         }
         let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
         assembly.service().report_slow(config.slow_call.into());
@@ -222,6 +229,39 @@ impl Server {
         &self.addresses
     }
 
+    /// Takes over `allow`, `loopback`, `squash` and `insecure` of these options, for the server and each export. A client
+    /// that may reach less than before, or as someone else, loses its sessions and with them its references. All else stays
+    /// as it was at the start.
+    ///
+    /// # Errors
+    /// The exports are not those of the start, or clients of other hosts read the memory itself, which nobody can take back
+    /// from them. The text says what to do. Nothing has changed then.
+    pub fn reload(&self, config: &ServerConfig) -> Result<(), String> {
+        let same = |old: &ExportOptions, new: &ExportOptions| {
+            (&old.name, &old.directory, old.read_only) == (&new.name, &new.directory, new.read_only)
+        };
+        let (old, new) = (&self.config.exports, &config.exports);
+        let known = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
+        if !known || (old.is_empty() && self.config.directory != config.directory) {
+            return Err(
+                "what is served, and under which names, changes only with a restart: restart the server"
+                    .to_owned(),
+            );
+        }
+        if self.config.direct == Direct::OneSided {
+            return Err(
+                "with --direct one-sided, clients of other machines have the memory of the cache: restart the server"
+                    .to_owned(),
+            );
+        }
+        let access = self.assembly.service().access();
+        let replaced = access.replace(config.rule(), config.export_rules().collect())?;
+        let export = self.assembly.export();
+        let closed = export.close_sessions(|address| replaced.concerns(address));
+        tracing::info!(sessions_closed = closed, "options of access reloaded");
+        Ok(())
+    }
+
     /// The parts of the server, for programs that embed it.
     pub fn assembly(&self) -> &Assembly {
         &self.assembly
@@ -243,7 +283,7 @@ impl Server {
     }
 }
 
-/// Serves the portmapper where it listens beside the other programs, and the status monitor by datagrams.
+/// Serves the portmapper at its further address, and the status monitor over UDP.
 fn serve_portmap(
     (listener, socket): (TcpListener, UdpSocket),
     assembly: &Assembly,
@@ -260,7 +300,7 @@ fn serve_portmap(
     Ok((tcp, udp))
 }
 
-/// A directory or an archive, or the table of several.
+/// Opens a directory or an archive, or the table of several.
 fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
     if !config.exports.is_empty() {
         return exports::open(config, state);
@@ -272,7 +312,7 @@ fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> 
     exports::open_one(&config.directory, state, options)
 }
 
-/// NFS version 4, if any of it is served.
+/// The options of NFS version 4, if any minor version is served.
 fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<nfs4::Config>> {
     if !config.nfs4.any() {
         return Ok(None);
@@ -286,11 +326,11 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
     }))
 }
 
-/// Locks for version 3.
+/// The options of locks for NFS version 3.
 fn locks(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<nlm4::Config> {
     let (text, keep) = kept(state, NLM_CLIENTS)?;
     Ok(nlm4::Config {
-        // Odd: the server runs.
+        // An odd state says that the server runs.
         state: (state.life() as u32) << 1 | 1,
         grace: config.lease.into(),
         records: nlm4::Records::read(&text, keep),
@@ -298,7 +338,7 @@ fn locks(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<nlm4::Confi
     })
 }
 
-/// A file of the state directory, empty if it is not there, and what replaces it.
+/// The text of a file of the state directory (empty if there is no such file), and a function that replaces it.
 fn kept(
     state: &Arc<StateDir>,
     name: &'static str,
@@ -315,8 +355,8 @@ fn kept(
     Ok((text, keep))
 }
 
-/// Greater with each start of a server, and after its state was lost: the seconds since 1970, and one for each start,
-/// since there may be several in a second.
+/// A number that grows with each start, even if the state directory was lost: the seconds since 1970 plus the number of the
+/// life, because several starts may fall into one second.
 fn boot(life: u64) -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());
@@ -350,13 +390,11 @@ fn parts(
     let serving = Credential::of_this_process();
     let serving_uid = serving.uid;
     let shm = shm::Limits::of_connections(config.shm_connections);
-    let mut access = Access::new(config.allow.clone(), config.squash, serving);
-    if !config.loopback {
-        access = access.without_loopback();
-    }
-    if config.insecure {
-        access = access.on_any_port();
-    }
+    let tags = store.tags();
+    let tagged = (config.exports.iter()).map(|export| tag_of(&tags, export));
+    let tagged = trying("find the exports", tagged.collect::<io::Result<Vec<u16>>>())?;
+    let rules = tagged.into_iter().zip(config.export_rules());
+    let access = Access::of(config.rule(), serving).with_exports(rules.collect());
     let nfs4 = trying(
         format!("read {NFS4_CLIENTS} in {}", state.path().display()),
         version_4(config, state),
@@ -377,13 +415,13 @@ fn parts(
             },
             others: config.exports.iter().map(|e| e.name.clone()).collect(),
             direct: config.direct,
-            // No life makes as many changes.
+            // No life makes so many changes.
             change_base: state.life() << 40,
             handle_key: state.handle_key().clone(),
             nic: NicConfig {
-                // Room for every page and its neighbours in a set, so that the NIC seldom has to ask.
+                // Twice as many as pages, so that few sets overflow and the NIC seldom has to ask.
                 tpt_entries: (frames as usize * 2).next_power_of_two(),
-                // Each takes more than one connection.
+                // Each session takes more than one connection.
                 sessions_max: config.shm_connections.max(4096) as usize,
                 ..NicConfig::default()
             },
@@ -411,13 +449,21 @@ fn parts(
     })
 }
 
-/// Listeners, open before anything is served from them.
+/// The tag that the store of all exports has given to one of them.
+fn tag_of(tags: &[(String, u16)], export: &ExportOptions) -> io::Result<u16> {
+    let name = table::normalized(&export.name).map_err(io::Error::other)?;
+    let mut named = tags.iter().filter(|(known, _)| *known == name);
+    let found = named.next().map(|(_, tag)| *tag);
+    found.ok_or_else(|| io::Error::other(format!("the store has no export {name}")))
+}
+
+/// Listeners, open before anything is served from them. (That of shared memory is opened last.)
 struct Doors {
     nfs: Option<TcpListener>,
     portmap: Option<(TcpListener, UdpSocket)>,
     metrics: Option<TcpListener>,
     fabrics: Vec<(Box<dyn Listener>, Transport)>,
-    /// One more of them.
+    /// A further listener, for an RDMA device.
     device: Option<verbs::Listener>,
     addresses: Addresses,
 }
@@ -435,11 +481,6 @@ impl Doors {
         let metrics = config.metrics.map(|address| listen(address, "--metrics"));
         let metrics = metrics.transpose()?;
         let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
-        if let Some(path) = &config.shm {
-            let limits = shm::Limits::of_connections(config.shm_connections);
-            let listener = listening("shared memory", "--shm", shm::Listener::bind(path, limits))?;
-            fabrics.push((Box::new(listener), Transport::Shm));
-        }
         let mut rdma = None;
         if let Some(address) = config.rdma {
             let listener = listening(

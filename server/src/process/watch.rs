@@ -1,5 +1,5 @@
-//! What a server shows to who watches it: `/metrics` for Prometheus, and `/top.json` for `odafs top`, with what has no place
-//! among metrics: clients and single calls.
+//! What a server shows to those who watch it: `/metrics` for Prometheus, and `/top.json` for `odafs top`. The latter also
+//! has clients and single calls, which do not belong in metrics.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const SLOW_CALLS: usize = 16;
 /// The text format of Prometheus.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Sees all parts of a server.
+/// The parts of a server that it reports on.
 pub struct Watch {
     export: Arc<Export>,
     service: Arc<Service>,
@@ -34,7 +34,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a server that starts now.
+    /// Watches a server that starts now.
     pub fn new(assembly: &Assembly, tcp: Option<&TcpServer>) -> Self {
         Self {
             export: Arc::clone(assembly.export()),
@@ -47,7 +47,7 @@ impl Watch {
         }
     }
 
-    /// What is at this path, if anything is.
+    /// The page at this path. `None` if there is none.
     pub fn page(&self, path: &[u8]) -> Option<Page> {
         match path {
             b"/metrics" => Some(Page {
@@ -99,7 +99,7 @@ impl Watch {
         );
     }
 
-    /// Of the transports that are served; the simulator's is none.
+    /// The transports that the server offers. The simulator is not one of them.
     fn connections(&self, out: &mut String) {
         describe_as(out, "gauge", "connections", "Connections open, by fabric.");
         for transport in Transport::ALL {
@@ -154,7 +154,7 @@ impl Watch {
         gauge(out, "start_time_seconds", help, seconds(self.started));
     }
 
-    /// A few strings and numbers: no library is needed to write them.
+    /// JSON of a few strings and numbers, which needs no library.
     fn top(&self) -> String {
         let clients = self.service.clients();
         let clients = clients.iter().map(|seen| {
@@ -187,7 +187,7 @@ impl Watch {
     }
 }
 
-/// As a string of JSON.
+/// Text as a JSON string.
 fn quoted(text: &str) -> String {
     let mut out = "\"".to_owned();
     for c in text.chars() {
@@ -202,7 +202,7 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// Since 1970, to the millisecond.
+/// Seconds since 1970, to the millisecond.
 fn seconds(time: SystemTime) -> f64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as f64 / 1000.0

@@ -1,4 +1,12 @@
-//! Who may call, and with whose ids.
+//! Who may call, which exports a caller may reach, and the ids with which it acts.
+//!
+//! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). A [`Verdict`] is what
+//! a rule says of a peer. The verdicts are kept with the connection, so that a call neither reads a list nor takes a lock.
+//! [`Access::replace`] makes all of them void.
+
+mod rights;
+#[cfg(test)]
+mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,44 +14,215 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use odafs_common::wire::rpc::{Auth, AuthStat};
 use odafs_fabric::Peer;
+use odafs_fabric::sync::RwLock;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+use odafs_nic::calls::Caller;
 
 use crate::vfs::Credential;
 
-/// User and group of callers who are not to be trusted with any other.
+pub use rights::Rights;
+
+/// User and group of callers who are trusted with no other ids.
 pub const NOBODY: u32 = 65_534;
 
-/// Ports below are root's alone, on systems that keep to it.
+/// Ports below this one are root's alone, on systems that keep to it.
 const PRIVILEGED_BELOW: u16 = 1024;
 
-/// Whose ids a caller acts with (on the shared-memory fabric always the socket peer's).
+/// Whose ids a caller acts with. (On the shared-memory fabric they are always those of the socket's peer.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Squash {
-    /// Everyone acts as the serving user (nobody, if that is root).
+    /// Everyone acts as the serving user, or as nobody if that is root.
     #[default]
     All,
-    /// The caller's ids are trusted, but root becomes nobody.
+    /// The server trusts the caller's ids, but root acts as nobody.
     Root,
-    /// The caller's ids are trusted.
+    /// The server trusts the caller's ids.
     None,
 }
 
-/// The access list of an export and what it makes of the callers' ids.
+/// Who may call over a network, and with whose ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Networks that may call, besides loopback.
+    pub allow: Vec<IpNet>,
+    /// Whether loopback may call.
+    pub loopback: bool,
+    /// The ids with which callers act.
+    pub squash: Squash,
+    /// Where callers keep their ids: whether to believe callers on ports of 1024 and above, too. Anyone who can open a
+    /// socket on an admitted machine can then be any user.
+    pub any_port: bool,
+}
+
+impl Rule {
+    /// Admits loopback and `allow`, on privileged ports unless all callers are squashed.
+    pub fn new(allow: Vec<IpNet>, squash: Squash) -> Self {
+        Self {
+            allow,
+            loopback: true,
+            squash,
+            any_port: false,
+        }
+    }
+
+    fn admits_address(&self, address: IpAddr) -> bool {
+        // A dual-stack listener sees IPv4 callers as ::ffff:a.b.c.d.
+        let address = address.to_canonical();
+        self.loopback && address.is_loopback()
+            || self.allow.iter().any(|net| net.contains(&address))
+    }
+
+    fn needs_privilege(&self) -> bool {
+        self.squash != Squash::All && !self.any_port
+    }
+
+    fn verdict(&self, peer: &Peer) -> Verdict {
+        match peer {
+            // On one host the socket's own permissions have decided already.
+            Peer::Uid { .. } | Peer::Simulated(_) => Verdict::Admitted(self.squash),
+            Peer::Address(address) if !self.admits_address(address.ip()) => Verdict::Stranger,
+            Peer::Address(address)
+                if self.needs_privilege() && address.port() >= PRIVILEGED_BELOW =>
+            {
+                Verdict::WrongPort
+            }
+            Peer::Address(_) => Verdict::Admitted(self.squash),
+        }
+    }
+}
+
+/// What a rule says of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its address is in no network that may call.
+    Stranger,
+    /// It would have to call from a port below 1024.
+    WrongPort,
+    /// It may call, and its ids are squashed so.
+    Admitted(Squash),
+}
+
+impl Verdict {
+    /// Bits of a verdict in a word of a connection; all of them 0 is no verdict.
+    const BITS: u32 = 3;
+
+    fn number(self) -> u64 {
+        match self {
+            Self::Stranger => 1,
+            Self::WrongPort => 2,
+            Self::Admitted(Squash::All) => 3,
+            Self::Admitted(Squash::Root) => 4,
+            Self::Admitted(Squash::None) => 5,
+        }
+    }
+
+    fn of_number(number: u64) -> Option<Self> {
+        match number & ((1 << Self::BITS) - 1) {
+            1 => Some(Self::Stranger),
+            2 => Some(Self::WrongPort),
+            3 => Some(Self::Admitted(Squash::All)),
+            4 => Some(Self::Admitted(Squash::Root)),
+            5 => Some(Self::Admitted(Squash::None)),
+            _ => None,
+        }
+    }
+}
+
+/// The rules of a server. The first is its own. Each export of a table has one of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rules(Vec<Rule>);
+
+/// The server's own rule.
+const SERVER: usize = 0;
+
+impl Rules {
+    /// The rules that decide who gets in at all: those of the exports if there are any.
+    fn outer(&self) -> &[Rule] {
+        match self.0.as_slice() {
+            [_, exports @ ..] if !exports.is_empty() => exports,
+            all => all,
+        }
+    }
+
+    /// In a table, a peer may call the server if it may call one of the exports.
+    fn verdict(&self, at: usize, peer: &Peer) -> Verdict {
+        let Some(rule) = self.0.get(at) else {
+            return Verdict::Stranger;
+        };
+        if at != SERVER {
+            return rule.verdict(peer);
+        }
+        let mut found = Verdict::Stranger;
+        for outer in self.outer() {
+            match outer.verdict(peer) {
+                Verdict::Admitted(_) => return Verdict::Admitted(rule.squash),
+                Verdict::WrongPort => found = Verdict::WrongPort,
+                Verdict::Stranger => {}
+            }
+        }
+        found
+    }
+
+    /// Whether a peer at an address has the same rights by both, on every port.
+    fn same_for(&self, other: &Self, address: IpAddr) -> bool {
+        let rights = |rule: &Rule| {
+            rule.admits_address(address)
+                .then(|| (rule.squash, rule.needs_privilege()))
+        };
+        let pairs = self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len()
+            && pairs
+                .into_iter()
+                .all(|(one, other)| rights(one) == rights(other))
+    }
+}
+
+/// Which addresses have other rights than before, after [`Access::replace`].
+#[derive(Debug)]
+pub struct Replaced {
+    before: Rules,
+    after: Rules,
+}
+
+impl Replaced {
+    /// Whether a peer at this address has other rights than before.
+    pub fn concerns(&self, address: IpAddr) -> bool {
+        !self.before.same_for(&self.after, address)
+    }
+}
+
+/// The rules of a server, and what they make of callers' ids.
 #[derive(Debug)]
 pub struct Access {
-    allow: Vec<IpNet>,
-    loopback: bool,
-    squash: Squash,
-    /// Where the ids that callers tell of count, only from ports that a system gives to root alone.
-    privileged_ports: bool,
+    rules: RwLock<Rules>,
+    /// Moves with each replacement of the rules. Verdicts of another generation are void.
+    generation: AtomicU64,
+    /// Words that a connection needs for its verdicts.
+    words: usize,
+    /// The tag of each export of a table, in the order of their rules.
+    tags: Vec<u16>,
+    /// The number of an export's rule by its tag; 0 for tags that no export has.
+    by_tag: Box<[u16]>,
     /// What everyone becomes under [`Squash::All`].
     everyone: Credential,
     nobody: Credential,
 }
 
+/// Verdicts in a word of a connection. The generation is above them.
+const VERDICTS_IN_WORD: usize = 8;
+const GENERATION_SHIFT: u32 = VERDICTS_IN_WORD as u32 * Verdict::BITS;
+/// Generations of a word wrap around after 2^40 replacements.
+const GENERATIONS: u64 = 1 << (u64::BITS - GENERATION_SHIFT);
+
 impl Access {
-    /// Lets in loopback and `allow`, on privileged ports unless all are squashed. Callers are made `serving` where all are,
-    /// unless that is root.
+    /// Admits loopback and `allow`, on privileged ports unless all callers are squashed. Under [`Squash::All`] callers act
+    /// as `serving`, unless that is root.
     pub fn new(allow: Vec<IpNet>, squash: Squash, serving: Credential) -> Self {
+        Self::of(Rule::new(allow, squash), serving)
+    }
+
+    /// A server with this rule. Under [`Squash::All`] callers act as `serving`, unless that is root.
+    pub fn of(rule: Rule, serving: Credential) -> Self {
         let nobody = Credential::of(NOBODY, NOBODY, &[]);
         let everyone = if serving.uid == 0 {
             nobody.clone()
@@ -51,72 +230,191 @@ impl Access {
             serving
         };
         Self {
-            allow,
-            loopback: true,
-            privileged_ports: squash != Squash::All,
-            squash,
+            rules: RwLock::new(Rules(vec![rule])),
+            generation: AtomicU64::new(0),
+            words: 1,
+            tags: Vec::new(),
+            by_tag: Box::default(),
             everyone,
             nobody,
         }
     }
 
-    /// Lets loopback in only where the networks hold it.
+    /// Admits loopback only where the networks contain it.
     #[must_use]
     pub fn without_loopback(self) -> Self {
-        Self {
-            loopback: false,
-            ..self
-        }
+        self.rules.write().0[SERVER].loopback = false;
+        self
     }
 
-    /// Believes callers on any port: whoever can open a socket on a machine that is let in can then be any user.
+    /// Believes callers on any port: [`Rule::any_port`].
     #[must_use]
     pub fn on_any_port(self) -> Self {
-        Self {
-            privileged_ports: false,
-            ..self
-        }
+        self.rules.write().0[SERVER].any_port = true;
+        self
     }
 
-    /// Whether a peer may call at all. On one host the socket's own permissions have decided already.
+    /// Gives each export of a table a rule of its own, by the tag of the export. A peer may then call if it may call one
+    /// of them, and the server's own rule says only how ids are squashed above the exports.
+    #[must_use]
+    pub fn with_exports(mut self, exports: Vec<(u16, Rule)>) -> Self {
+        let size = exports.iter().map(|(tag, _)| usize::from(*tag) + 1).max();
+        let mut by_tag = vec![0; size.unwrap_or(0)];
+        for (number, (tag, _)) in (1..).zip(&exports) {
+            by_tag[usize::from(*tag)] = number;
+        }
+        self.by_tag = by_tag.into();
+        self.words = (exports.len() + 1).div_ceil(VERDICTS_IN_WORD);
+        let (tags, rules): (Vec<_>, Vec<_>) = exports.into_iter().unzip();
+        self.tags = tags;
+        self.rules.write().0.extend(rules);
+        self
+    }
+
+    /// Replaces the rules: the server's own, and one for each export in their order. It says whom that concerns.
+    ///
+    /// # Errors
+    /// There are not as many rules as exports.
+    pub fn replace(&self, server: Rule, exports: Vec<Rule>) -> Result<Replaced, String> {
+        if exports.len() != self.tags.len() {
+            return Err("the exports are not those of the start".to_owned());
+        }
+        let after = Rules(std::iter::once(server).chain(exports).collect());
+        let mut rules = self.rules.write();
+        let before = std::mem::replace(&mut *rules, after.clone());
+        // While the rules are locked, so that no verdict of the old ones gets the new generation.
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        drop(rules);
+        Ok(Replaced { before, after })
+    }
+
+    /// Whether a peer may call at all.
     pub fn admits(&self, peer: &Peer) -> bool {
-        match peer {
-            Peer::Address(address) => {
-                self.admits_address(address.ip()) && !self.lacks_privilege(peer)
-            }
-            Peer::Uid { .. } | Peer::Simulated(_) => true,
-        }
-    }
-
-    /// Whether a peer would have to call from a privileged port, and does not.
-    pub fn lacks_privilege(&self, peer: &Peer) -> bool {
-        let privileged = |port: u16| port < PRIVILEGED_BELOW;
-        matches!(peer, Peer::Address(address) if self.privileged_ports && !privileged(address.port()))
+        matches!(
+            self.rules.read().verdict(SERVER, peer),
+            Verdict::Admitted(_)
+        )
     }
 
     /// Whether peers at an address may connect.
     pub fn admits_address(&self, address: IpAddr) -> bool {
-        // A dual-stack listener sees IPv4 callers as ::ffff:a.b.c.d.
-        let address = address.to_canonical();
-        self.loopback && address.is_loopback()
-            || self.allow.iter().any(|net| net.contains(&address))
+        let rules = self.rules.read();
+        rules
+            .outer()
+            .iter()
+            .any(|rule| rule.admits_address(address))
     }
 
-    /// The networks let in beyond this host, as EXPORT lists them.
-    pub fn networks(&self) -> impl Iterator<Item = String> {
-        self.allow.iter().map(ToString::to_string)
+    /// The verdict on a caller at the server, as it is kept with the connection.
+    pub fn verdict(&self, caller: &Caller) -> Verdict {
+        self.verdict_at(caller, SERVER)
     }
 
-    /// Every caller is taken for the same user: what it says of itself is of no account.
-    pub fn ignores_ids(&self) -> bool {
-        self.squash == Squash::All
+    /// The verdict on a caller at the export with this tag. Tag 0 stands for what lies above all exports.
+    pub fn verdict_on(&self, caller: &Caller, tag: u16) -> Verdict {
+        if tag == 0 {
+            return self.verdict_at(caller, SERVER);
+        }
+        match self.by_tag.get(usize::from(tag)) {
+            None | Some(0) => Verdict::Stranger,
+            Some(number) => self.verdict_at(caller, (*number).into()),
+        }
     }
 
-    /// On whose behalf a call is served.
+    fn verdict_at(&self, caller: &Caller, at: usize) -> Verdict {
+        let judge = || self.rules.read().verdict(at, &caller.peer);
+        let Some(word) = caller.notes.word(at / VERDICTS_IN_WORD, self.words) else {
+            return judge();
+        };
+        let shift = (at % VERDICTS_IN_WORD) as u32 * Verdict::BITS;
+        let generation = self.generation.load(Ordering::Acquire) % GENERATIONS;
+        let noted = word.load(Ordering::Relaxed);
+        let fresh = noted >> GENERATION_SHIFT == generation;
+        if let Some(verdict) = Verdict::of_number(noted >> shift).filter(|_| fresh) {
+            return verdict;
+        }
+        let verdict = judge();
+        let others = if fresh {
+            noted
+        } else {
+            generation << GENERATION_SHIFT
+        };
+        // Another thread may note at the same time. What is lost is judged again.
+        word.store(others | verdict.number() << shift, Ordering::Relaxed);
+        verdict
+    }
+
+    /// Whether the exports of a table have rules of their own.
+    pub fn is_by_export(&self) -> bool {
+        !self.tags.is_empty()
+    }
+
+    /// Whether a caller may reach every export.
+    pub fn reaches_all(&self, caller: &Caller) -> bool {
+        let on = |tag: &u16| self.verdict_on(caller, *tag);
+        self.tags
+            .iter()
+            .all(|tag| matches!(on(tag), Verdict::Admitted(_)))
+    }
+
+    /// The networks that a rule admits beyond this host, as EXPORT lists them. Tag 0 stands for the server itself: in a
+    /// table, all networks that may reach an export.
+    pub fn networks(&self, tag: u16) -> Vec<String> {
+        let rules = self.rules.read();
+        let number = self.by_tag.get(usize::from(tag)).copied().unwrap_or(0);
+        let listed: &[Rule] = match rules.0.get(usize::from(number)) {
+            Some(rule) if tag != 0 => std::slice::from_ref(rule),
+            _ => rules.outer(),
+        };
+        let mut networks: Vec<String> = Vec::new();
+        for network in listed.iter().flat_map(|rule| &rule.allow) {
+            let network = network.to_string();
+            if !networks.contains(&network) {
+                networks.push(network);
+            }
+        }
+        networks
+    }
+
+    /// The caller's rights by export.
+    pub fn rights<'a>(&'a self, caller: &'a Caller, auth: &'a Auth<'a>) -> Rights<'a> {
+        Rights::new(self, caller, auth)
+    }
+
+    /// On whose behalf the server serves a call.
     ///
     /// # Errors
-    /// A flavour of authentication that is not served.
-    pub fn credential(&self, peer: &Peer, auth: &Auth<'_>) -> Result<Credential, AuthStat> {
+    /// The server does not serve this flavour of authentication.
+    pub fn credential(&self, caller: &Caller, auth: &Auth<'_>) -> Result<Credential, AuthStat> {
+        match (self.verdict(caller), auth) {
+            (Verdict::Admitted(squash), _) => self.credential_as(squash, &caller.peer, auth),
+            (_, Auth::Other { .. }) => Err(AuthStat::BadCred),
+            _ => Ok(self.nobody.clone()),
+        }
+    }
+
+    /// Whether `known` is what a caller says of itself, whatever is made of that.
+    fn is_claimed(&self, known: &Credential, caller: &Caller, auth: &Auth<'_>) -> bool {
+        match (&caller.peer, auth) {
+            (
+                Peer::Uid {
+                    uid, gid, groups, ..
+                },
+                _,
+            ) => (known.uid, known.gid, &known.groups) == (*uid, *gid, groups),
+            (_, Auth::Sys(sys)) => {
+                (known.uid, known.gid, &*known.groups) == (sys.uid, sys.gid, sys.gids.as_slice())
+            }
+            (_, Auth::None | Auth::Other { .. }) => *known == self.nobody,
+        }
+    }
+
+    fn credential_as(
+        &self,
+        squash: Squash,
+        peer: &Peer,
+        auth: &Auth<'_>,
+    ) -> Result<Credential, AuthStat> {
         if let Peer::Uid {
             uid, gid, groups, ..
         } = peer
@@ -130,16 +428,16 @@ impl Access {
         }
         match auth {
             Auth::Other { .. } => Err(AuthStat::BadCred),
-            Auth::None | Auth::Sys(_) if self.squash == Squash::All => Ok(self.everyone.clone()),
+            Auth::None | Auth::Sys(_) if squash == Squash::All => Ok(self.everyone.clone()),
             Auth::None => Ok(self.nobody.clone()),
-            Auth::Sys(sys) => Ok(self.trusted(sys.uid, sys.gid, sys.gids.as_slice())),
+            Auth::Sys(sys) if squash == Squash::None => {
+                Ok(Credential::of(sys.uid, sys.gid, sys.gids.as_slice()))
+            }
+            Auth::Sys(sys) => Ok(self.without_root(sys.uid, sys.gid, sys.gids.as_slice())),
         }
     }
 
-    fn trusted(&self, uid: u32, gid: u32, groups: &[u32]) -> Credential {
-        if self.squash == Squash::None {
-            return Credential::of(uid, gid, groups);
-        }
+    fn without_root(&self, uid: u32, gid: u32, groups: &[u32]) -> Credential {
         if uid == 0 {
             return self.nobody.clone();
         }
@@ -151,145 +449,5 @@ impl Access {
             groups,
             own: false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use odafs_common::wire::rpc::{AuthSys, Groups};
-
-    use super::*;
-
-    fn peer(address: &str) -> Peer {
-        Peer::Address(address.parse().expect("an address"))
-    }
-
-    fn sys(uid: u32, gid: u32, groups: &[u32]) -> Auth<'static> {
-        Auth::Sys(AuthSys {
-            stamp: 7,
-            machine: b"m",
-            uid,
-            gid,
-            gids: Groups::new(groups),
-        })
-    }
-
-    fn serving(uid: u32) -> Credential {
-        Credential {
-            own: true,
-            ..Credential::of(uid, uid, &[])
-        }
-    }
-
-    #[test]
-    fn loopback_alone_is_let_in_unless_more_is_said() {
-        let access = Access::new(Vec::new(), Squash::All, serving(1000));
-        assert!(access.admits(&peer("127.0.0.1:700")));
-        assert!(access.admits(&peer("[::1]:40000")));
-        assert!(access.admits(&peer("[::ffff:127.0.0.1]:40000")));
-        assert!(!access.admits(&peer("10.1.2.3:700")));
-
-        let nets = vec!["10.1.0.0/16".parse().expect("a network")];
-        let access = Access::new(nets, Squash::All, serving(1000));
-        assert!(access.admits(&peer("10.1.2.3:700")));
-        assert!(access.admits(&peer("[::ffff:10.1.2.3]:40000")));
-        assert!(!access.admits(&peer("10.2.0.1:700")));
-        assert_eq!(access.networks().collect::<Vec<_>>(), ["10.1.0.0/16"]);
-    }
-
-    #[test]
-    fn loopback_can_be_left_out() {
-        let nets = || vec!["10.1.0.0/16".parse().expect("a network")];
-        let access = Access::new(nets(), Squash::All, serving(1000)).without_loopback();
-        for stranger in ["127.0.0.1:700", "[::1]:700", "[::ffff:127.0.0.1]:700"] {
-            assert!(!access.admits(&peer(stranger)), "{stranger}");
-        }
-        assert!(access.admits(&peer("10.1.2.3:700")));
-        let v4 = vec!["127.0.0.0/8".parse().expect("a network")];
-        let access = Access::new(v4, Squash::All, serving(1000)).without_loopback();
-        assert!(access.admits(&peer("127.0.0.1:700")) && !access.admits(&peer("[::1]:700")));
-    }
-
-    #[test]
-    fn ids_count_from_privileged_ports_alone() {
-        for squash in [Squash::None, Squash::Root] {
-            let access = || Access::new(Vec::new(), squash, serving(0));
-            assert!(access().admits(&peer("127.0.0.1:1023")));
-            for anyone in ["127.0.0.1:1024", "[::1]:40000", "[::ffff:127.0.0.1]:1024"] {
-                assert!(!access().admits(&peer(anyone)), "{anyone}");
-                assert!(access().on_any_port().admits(&peer(anyone)), "{anyone}");
-            }
-            let process = Peer::Uid {
-                uid: 12,
-                gid: 13,
-                groups: [].into(),
-                pid: 1,
-            };
-            assert!(access().admits(&process));
-        }
-        let squashed = Access::new(Vec::new(), Squash::All, serving(0));
-        assert!(squashed.admits(&peer("127.0.0.1:40000")));
-    }
-
-    #[test]
-    fn all_are_squashed_to_the_serving_user_but_never_to_root() {
-        let from = peer("127.0.0.1:1");
-        let access = Access::new(Vec::new(), Squash::All, serving(1000));
-        let who = access.credential(&from, &sys(0, 0, &[])).expect("let in");
-        assert_eq!((who.uid, who.own), (1000, true));
-        let access = Access::new(Vec::new(), Squash::All, serving(0));
-        let who = access.credential(&from, &sys(5, 5, &[])).expect("let in");
-        assert_eq!((who.uid, who.gid, who.own), (NOBODY, NOBODY, false));
-    }
-
-    #[test]
-    fn root_becomes_nobody_in_every_place() {
-        let from = peer("127.0.0.1:1");
-        let access = Access::new(Vec::new(), Squash::Root, serving(0));
-        let who = access
-            .credential(&from, &sys(5, 0, &[0, 7]))
-            .expect("let in");
-        assert_eq!(
-            (who.uid, who.gid, &*who.groups),
-            (5, NOBODY, &[NOBODY, 7][..])
-        );
-        let who = access.credential(&from, &sys(0, 5, &[5])).expect("let in");
-        assert_eq!((who.uid, who.gid, &*who.groups), (NOBODY, NOBODY, &[][..]));
-        let who = access.credential(&from, &Auth::None).expect("let in");
-        assert_eq!(who.uid, NOBODY);
-    }
-
-    #[test]
-    fn ids_are_trusted_where_nothing_is_squashed_and_on_one_host() {
-        let access = Access::new(Vec::new(), Squash::None, serving(0));
-        let who = access
-            .credential(&peer("127.0.0.1:1"), &sys(0, 3, &[4]))
-            .expect("let in");
-        assert_eq!((who.uid, who.gid, &*who.groups), (0, 3, &[4][..]));
-
-        let access = Access::new(Vec::new(), Squash::All, serving(0));
-        let process = Peer::Uid {
-            uid: 12,
-            gid: 13,
-            groups: [14].into(),
-            pid: 1,
-        };
-        let who = access
-            .credential(&process, &sys(0, 0, &[]))
-            .expect("let in");
-        assert_eq!((who.uid, who.gid, &*who.groups), (12, 13, &[14][..]));
-    }
-
-    #[test]
-    fn other_flavours_are_refused() {
-        let access = Access::new(Vec::new(), Squash::All, serving(1000));
-        let gss = Auth::Other {
-            flavor: 6,
-            body: &[],
-        };
-        assert_eq!(
-            access.credential(&peer("127.0.0.1:1"), &gss),
-            Err(AuthStat::BadCred)
-        );
     }
 }

@@ -25,7 +25,7 @@ use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
 
-use crate::rpc::access::Access;
+use crate::rpc::access::{Access, Rights, Verdict};
 use crate::rpc::drc::{DuplicateCache, InProgress, Repeats, Seen};
 use crate::rpc::seen::{Begun, ClientSeen, SlowCall};
 use crate::vfs::metrics::describe;
@@ -40,6 +40,8 @@ pub struct Call<'a> {
     pub caller: &'a Caller,
     /// On whose behalf.
     pub who: Credential,
+    /// Which exports the caller may reach, and on whose behalf there.
+    pub rights: Rights<'a>,
     /// Procedure number.
     pub procedure: u32,
     /// Its arguments. Of a payload that came apart they have the length alone.
@@ -480,8 +482,9 @@ impl Programs {
         let repeats = program.map_or(Repeats::Harmless, |program| {
             program.repeats(header.procedure, arguments.reader.clone())
         });
-        // Who is not let in is refused below, and shall fill no cache.
-        if repeats == Repeats::Harmless || !self.access.admits(&caller.peer) {
+        // Callers that are not admitted are refused below, so they cannot fill the cache.
+        let admitted = || matches!(self.access.verdict(caller), Verdict::Admitted(_));
+        if repeats == Repeats::Harmless || !admitted() {
             return Repeated::Harmless;
         }
         let bytes = arguments.bytes();
@@ -542,6 +545,7 @@ impl Programs {
         let call = Call {
             caller,
             who,
+            rights: self.access.rights(caller, &header.credential),
             procedure: header.procedure,
             arguments: arguments.reader,
             apart: arguments.apart,
@@ -574,12 +578,12 @@ impl Programs {
         credential: &Auth<'_>,
     ) -> Result<Credential, AuthStat> {
         match admission {
-            Admission::Anyone => self.access.credential(&caller.peer, &Auth::None),
-            Admission::Asks => self.access.credential(&caller.peer, credential),
-            Admission::Listed if self.access.admits(&caller.peer) => {
-                self.access.credential(&caller.peer, credential)
-            }
-            Admission::Listed => Err(AuthStat::TooWeak),
+            Admission::Anyone => self.access.credential(caller, &Auth::None),
+            Admission::Asks => self.access.credential(caller, credential),
+            Admission::Listed => match self.access.verdict(caller) {
+                Verdict::Admitted(_) => self.access.credential(caller, credential),
+                Verdict::Stranger | Verdict::WrongPort => Err(AuthStat::TooWeak),
+            },
         }
     }
 

@@ -1,14 +1,14 @@
-//! A store whose times never stand still.
+//! A store whose times advance with every change.
 //!
-//! NFS version 3 has no change attribute: clients tell versions of a file or directory apart by its times (and size).
-//! File systems stamp changes with a clock that ticks every few milliseconds (some every second or two), so that two
-//! changes within a tick look like one. The server knows better: each change goes through it. So the times of an object
-//! that is changed again within a tick are *shown* a nanosecond later than last time, the change time after every change,
-//! the time of modification after those of content. The change time shown of an object only grows as long as it is kept
-//! in mind; so the change attribute is made of it.
+//! NFS version 3 has no change attribute. Clients tell versions of a file or directory apart by its times and size. File
+//! systems stamp changes with a clock that ticks every few milliseconds (some every second or two), so two changes within a
+//! tick look like one. The server knows better, because each change goes through it. If an object changes again within a
+//! tick, the server *shows* times that are a nanosecond later than before: the change time after every change, and the
+//! modification time after a change of content. As long as the table remembers an object, its shown change time only grows,
+//! so the change attribute is made of it.
 //!
-//! What the store keeps stays as it is, times that someone sets are shown as set, and an object that was changed once in
-//! its tick is shown as it is. A restart forgets what was shown, and so does a table that is full.
+//! The store keeps its own times. Times that a client sets are shown as set, and an object that changed once in its tick is
+//! shown as it is. A restart forgets the shown times, and so does a full table.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,21 +28,21 @@ pub(crate) struct Advancing {
     shards: [Mutex<Generations>; Self::SHARDS],
 }
 
-/// When there are too many young ones, the old ones are forgotten and the young ones are old.
+/// If there are too many young entries, the old ones are dropped and the young ones become old.
 #[derive(Default)]
 struct Generations {
     young: HashMap<ObjectId, Shown>,
     old: HashMap<ObjectId, Shown>,
 }
 
-/// Of an object that was changed lately.
+/// The times of an object that changed lately.
 #[derive(Clone, Copy)]
 struct Shown {
-    /// Its times in the store when last looked at.
+    /// Its times in the store at the last look.
     stored: Times,
-    /// As they are shown.
+    /// The times as shown.
     shown: Times,
-    /// What has changed since.
+    /// The kind of change since then.
     changed: Option<Change>,
 }
 
@@ -52,7 +52,7 @@ struct Times {
     ctime: Time,
 }
 
-/// What a change was of. The later one includes the earlier.
+/// The kind of a change. The later kind includes the earlier one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Attributes,
@@ -83,7 +83,7 @@ fn after(time: Time) -> Time {
 }
 
 impl Shown {
-    /// The object has these times in the store now.
+    /// Notes that the object now has these times in the store.
     fn see(&mut self, now: Times) {
         let changed = self.changed.take();
         if changed.is_some() || now.ctime != self.stored.ctime {
@@ -117,9 +117,9 @@ impl Generations {
 
 impl Advancing {
     const SHARDS: usize = 16;
-    /// Bounds a shard at twice as many, of some 70 bytes each.
+    /// A shard has at most twice as many entries, of about 70 bytes each.
     const YOUNG_MAX: usize = 8192;
-    /// Looks at an object that seem to come from before the last one, after which the clock is taken to have gone back.
+    /// After this many looks that seem older than the last one, the clock is taken to have gone back.
     const LOOKS: usize = 3;
 
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
@@ -134,7 +134,7 @@ impl Advancing {
         &self.shards[(mixed >> 60) as usize % Self::SHARDS]
     }
 
-    /// Attributes as they are shown, of those that the store gave.
+    /// The attributes to show for those of the store.
     fn shown(&self, object: ObjectId, mut attributes: Attributes) -> Result<Attributes> {
         for _ in 1..Self::LOOKS {
             if let Some(shown) = self.show(object, attributes, false) {
@@ -145,7 +145,7 @@ impl Advancing {
         Ok(self.show(object, attributes, true).unwrap_or(attributes))
     }
 
-    /// As [`Self::shown`]. `None`: someone else has looked since, and seen a later change; unless the clock went `back`.
+    /// As [`Self::shown`]. `None` if another thread has looked since and seen a later change, unless the clock went `back`.
     fn show(&self, object: ObjectId, attributes: Attributes, back: bool) -> Option<Attributes> {
         let mut shard = self.shard(object).lock();
         let Some(known) = shard.get(object) else {
@@ -164,13 +164,13 @@ impl Advancing {
         })
     }
 
-    /// As [`Self::shown`], where the attributes are gone if the object is.
+    /// As [`Self::shown`]. `None` if the object is gone.
     fn shown_if_there(&self, found: (ObjectId, Attributes)) -> Option<(ObjectId, Attributes)> {
         let (object, attributes) = found;
         Some((object, self.shown(object, attributes).ok()?))
     }
 
-    /// Makes a change of objects. What was shown of them until now is known from before.
+    /// Changes objects. It notes first what was shown of them until now.
     fn change<T>(
         &self,
         objects: &[(ObjectId, Change)],
@@ -188,13 +188,13 @@ impl Advancing {
         made
     }
 
-    /// The content of an object was changed by someone else, and its times may not tell.
+    /// Notes that someone else has changed the content of an object, since the times may not show it.
     pub(crate) fn changed_by_others(&self, object: ObjectId) {
         self.note(object);
         self.changed(object, Change::Content);
     }
 
-    /// The object is about to be changed.
+    /// Notes the shown times of an object that is about to change.
     fn note(&self, object: ObjectId) {
         if self.shard(object).lock().get(object).is_some() {
             return;
@@ -231,7 +231,15 @@ impl Advancing {
         }
     }
 
-    /// The object is gone.
+    /// A listing with the times to show.
+    fn with_times(&self, mut listing: Listing) -> Listing {
+        for entry in &mut listing.entries {
+            entry.object = entry.object.and_then(|found| self.shown_if_there(found));
+        }
+        listing
+    }
+
+    /// Forgets an object that is gone.
     fn forget(&self, object: ObjectId) {
         let mut shard = self.shard(object).lock();
         shard.young.remove(&object);
@@ -239,7 +247,7 @@ impl Advancing {
     }
 }
 
-/// What is passed on as it is.
+/// Forwards calls as they are.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $kind:ty),*) -> $result:ty;)*) => {
         $(fn $name(&self, $($arg: $kind),*) -> $result {
@@ -263,7 +271,9 @@ impl Store for Advancing {
         clone_block_bytes(object: ObjectId) -> Option<u32>;
         seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
         sync(object: ObjectId, data_only: bool) -> Result<()>;
-        wants_sync() -> bool;
+        wants_sync(object: ObjectId) -> bool;
+        tags() -> Vec<(String, u16)>;
+        is_shown(object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool;
         statfs(object: ObjectId) -> Result<Space>;
         pathconf(object: ObjectId) -> Result<Limits>;
         number() -> u64;
@@ -329,7 +339,7 @@ impl Store for Advancing {
         if let SetTime::To(_) = new.mtime
             && let Some(known) = self.shard(object).lock().get(object)
         {
-            // It is shown as it was set.
+            // A time that was set is shown as set.
             known.changed = Some(Change::Attributes);
             (known.stored.mtime, known.shown.mtime) = (set.mtime, set.mtime);
         }
@@ -477,7 +487,7 @@ impl Store for Advancing {
         };
         let target = named(to);
         let replaced = if target.is_some() && named(from) == target {
-            // Two names of one object stay as they are, and so do their directories.
+            // A rename between two names of one object changes nothing, not even the directories.
             let replaced = self.store.rename(who, from, to)?;
             if named(from) != target {
                 for (directory, change) in both {
@@ -517,11 +527,18 @@ impl Store for Advancing {
         directory: ObjectId,
         range: ReaddirRange,
     ) -> Result<Listing> {
-        let mut listing = self.store.readdir(who, directory, range)?;
-        for entry in &mut listing.entries {
-            entry.object = entry.object.and_then(|found| self.shown_if_there(found));
-        }
-        Ok(listing)
+        Ok(self.with_times(self.store.readdir(who, directory, range)?))
+    }
+
+    fn readdir_shown(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+        shown: &dyn Fn(u16) -> bool,
+    ) -> Result<Listing> {
+        let listing = self.store.readdir_shown(who, directory, range, shown)?;
+        Ok(self.with_times(listing))
     }
 }
 

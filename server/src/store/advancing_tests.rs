@@ -1,4 +1,4 @@
-//! Times of a store whose clock stands still.
+//! The times shown of a store whose clock stands still.
 
 use super::*;
 use crate::store::{MemoryStore, Operation, OutsideChange, Status, suite};
@@ -21,7 +21,7 @@ fn make(store: &Advancing, name: &[u8]) -> ObjectId {
     made.expect("created").object
 }
 
-/// Attributes by their name, and on a thread that must not wait.
+/// The attributes by name, and as a thread that must not wait gets them.
 fn looked_up(store: &Advancing, name: &[u8]) -> [Attributes; 2] {
     let (who, root) = (who(), store.root());
     let at_hand = store.lookup_at_hand(&who, root, name).expect("in memory");
@@ -121,7 +121,7 @@ fn what_was_changed_once_or_set_is_shown_as_it_is() {
     assert!(set.mtime == stored.mtime && set.ctime > shown.ctime);
     store.write_at(&who(), file, 0, b"z").expect("written");
     assert!(times(&store, file).mtime > stored.mtime);
-    // When the clock goes on, what was shown is behind it.
+    // Once the clock moves on, it is ahead of the shown times.
     memory.hold_clock(0);
     store.write_at(&who(), file, 0, b"x").expect("written");
     let stored = Times::of(&memory.getattr(file).expect("there"));
@@ -165,7 +165,7 @@ fn a_clock_that_goes_back_does_no_harm() {
     let file = make(&store, b"a");
     store.write_at(&who(), file, 0, b"x").expect("written");
     let now = times(&store, file);
-    // The same as if the last look had been at a later time.
+    // The same as after a look at a later time.
     let later = Attributes {
         ctime: Time {
             seconds: now.ctime.seconds + 3600,
@@ -199,7 +199,7 @@ fn the_table_is_bounded() {
     }
     let held = generations.young.len() + generations.old.len();
     assert!(held <= 2 * Advancing::YOUNG_MAX);
-    // What was used lately is kept.
+    // Entries that were used lately stay.
     let last = ObjectId {
         ino: 5 * Advancing::YOUNG_MAX as u64 - 1,
         generation: 1,

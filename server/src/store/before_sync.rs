@@ -1,4 +1,4 @@
-//! A store whose syncs are preceded by something, such as a wait: for tests and benches.
+//! A store that runs a function, such as a wait, before each sync. It is for tests and benches.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::store::{Attributes, Extent, SetAttributes};
 
-/// Another store, and what is done ahead of each of its syncs: [`Store::sync`], and whatever changes a directory.
+/// Another store, and a function that runs before each of its syncs: [`Store::sync`], and each change of a directory.
 pub struct BeforeSync {
     store: Arc<dyn Store>,
     act: Box<dyn Fn(ObjectId) + Send + Sync>,
 }
 
 impl BeforeSync {
-    /// `act` is told which object is about to be synced.
+    /// `act` gets the object that is about to be synced.
     pub fn new(store: Arc<dyn Store>, act: impl Fn(ObjectId) + Send + Sync + 'static) -> Self {
         let act = Box::new(act);
         Self { store, act }
     }
 }
 
-/// Forwards calls; where it says `syncs`, that object is acted on first.
+/// Forwards calls. Before a call that `syncs` an object, it runs the function for that object.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $kind:ty),*) -> $result:ty $(, syncs $directory:expr)?;)*) => {
         impl Store for BeforeSync {
@@ -52,7 +52,10 @@ forward! {
     read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>, syncs object;
-    wants_sync() -> bool;
+    wants_sync(object: ObjectId) -> bool;
+    tags() -> Vec<(String, u16)>;
+    is_shown(object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool;
+    readdir_shown(who: &Credential, directory: ObjectId, range: ReaddirRange, shown: &dyn Fn(u16) -> bool) -> Result<Listing>;
     copy(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<u64>;
     clone_block_bytes(object: ObjectId) -> Option<u32>;
     clone_range(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<()>;

@@ -1,8 +1,8 @@
-//! What every store can do by what it must be able to do.
+//! Operations that every store can offer by means of those that it must have.
 
 use super::{Credential, ObjectId, Result, Store};
 
-/// The most that is copied in one go, in bytes.
+/// The most bytes that one call copies.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// [`Store::copy`], by reading and writing.
@@ -15,7 +15,7 @@ pub(super) fn copy<S: Store + ?Sized>(
 ) -> Result<u64> {
     let mut piece = vec![0; count.min(PIECE_BYTES) as usize];
     let read = store.read_at(from.0, from.1, &mut piece)?;
-    // If that is nothing, to write it judges who may write.
+    // Even without bytes, the write checks the right to write.
     let written = store.write_at(who, to.0, to.1, &piece[..read])?;
     Ok(written as u64)
 }

@@ -1,23 +1,23 @@
-//! What makes objects, and what it says.
+//! How objects are created, and the results.
 
 #[cfg(doc)]
 use super::Store;
 use super::{Attributes, Device, FileType, ObjectId, Result, SetAttributes, Status, names};
 
-/// How CREATE shall treat a name that is taken (RFC 1813 section 3.3.8).
+/// How CREATE treats a name that is taken (RFC 1813, section 3.3.8).
 #[derive(Clone, Debug)]
 pub enum CreateHow<'a> {
-    /// Take what is there. The attributes are applied to a new file only: of an existing one the caller
-    /// sets the size (if asked for) through [`Store::setattr`], where it also revokes pages.
+    /// Take the existing file. The attributes apply to a new file only. If a size was asked for, the caller sets that of an
+    /// existing file by [`Store::setattr`], where it also revokes pages.
     Unchecked(&'a SetAttributes),
     /// Refuse with EXIST.
     Guarded(&'a SetAttributes),
-    /// Refuse with EXIST, unless the file was made by the same call: the verifier is kept in its times.
+    /// Refuse with EXIST, unless the same call made the file before. The file's times keep the verifier.
     Exclusive([u8; 8]),
 }
 
 impl CreateHow<'_> {
-    /// The answer where the name is taken already.
+    /// The answer if the name is taken.
     pub(super) fn existing(&self, object: ObjectId, attributes: Attributes) -> Result<Created> {
         let regular = attributes.kind == FileType::Regular;
         let same = match self {
@@ -40,18 +40,18 @@ impl CreateHow<'_> {
     }
 }
 
-/// What [`Store::create`] did.
+/// The result of [`Store::create`].
 #[derive(Clone, Debug)]
 pub struct Created {
     /// The file.
     pub object: ObjectId,
     /// Its attributes afterwards.
     pub attributes: Attributes,
-    /// It was there before (unchecked), or this is the repetition of an exclusive create.
+    /// Whether the file existed before (unchecked), or this repeats an exclusive create.
     pub existed: bool,
 }
 
-/// What MKNOD makes (RFC 1813 section 3.3.11).
+/// What MKNOD makes (RFC 1813, section 3.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// A named pipe.
@@ -84,7 +84,7 @@ impl Special {
         }
     }
 
-    /// INVAL beyond the 12 and 20 bits that the kernel's numbers have.
+    /// INVAL if a number has more bits than the kernel's: 12 for the major, 20 for the minor.
     pub(super) fn device(self) -> Result<Device> {
         match self {
             Self::Fifo | Self::Socket => Ok(Device::default()),

@@ -1,21 +1,21 @@
-//! Why a store refused.
+//! The errors of a store.
 
 use rustix::io::Errno;
 
 use crate::store::Status;
 
-/// A refusal: what the client is told, and what the system said (0 where the store itself refused).
+/// A refusal: the status for the client, and the system's error number (0 if the store itself refused).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{status} (errno {errno})")]
 pub struct StoreError {
-    /// What the caller is told.
+    /// The status for the caller.
     pub status: Status,
     /// The system's error number, for logs.
     pub errno: i32,
 }
 
 impl StoreError {
-    /// Whether a part of a change may have been made all the same. Everything else is said before a byte is changed.
+    /// Whether part of a change may have happened in spite of the error. All other errors come before any byte changes.
     pub fn may_be_partial(&self) -> bool {
         matches!(
             self.status,
@@ -50,14 +50,14 @@ fn status_of(errno: Errno) -> Status {
         Errno::PERM => Status::Perm,
         Errno::NOENT => Status::NoEnt,
         Errno::NXIO => Status::Nxio,
-        // A program in execution; a directory that is a mount point.
+        // A program that is being executed, or a directory that is a mount point.
         Errno::ACCESS | Errno::TXTBSY | Errno::BUSY => Status::Access,
         Errno::EXIST => Status::Exist,
         Errno::XDEV => Status::XDev,
         Errno::NODEV => Status::NoDev,
         Errno::NOTDIR => Status::NotDir,
         Errno::ISDIR => Status::IsDir,
-        // ELOOP: a symbolic link where none may be followed.
+        // ELOOP means a symbolic link where none may be followed.
         Errno::INVAL | Errno::LOOP => Status::Inval,
         Errno::FBIG | Errno::OVERFLOW => Status::FBig,
         Errno::NOSPC => Status::NoSpc,
@@ -68,7 +68,7 @@ fn status_of(errno: Errno) -> Status {
         Errno::DQUOT => Status::DQuot,
         Errno::STALE => Status::Stale,
         Errno::OPNOTSUPP | Errno::NOSYS => Status::NotSupp,
-        // Shortages pass: the client shall try again.
+        // Shortages pass, so the client is to try again.
         Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::INTR => Status::Jukebox,
         _ => Status::Io,
     }

@@ -1,30 +1,30 @@
 //! Threads that never act for others.
 //!
-//! The kernel serves the descriptors of RDMA devices only to the credentials that they were opened with, and compares
-//! not what those say but whether they are the same (`ib_safe_file_access`). A thread that has acted for somebody else
-//! has other ones ever after, even when it has its own ids back. So the thread that polls a device keeps its ids; a call
-//! for which it would have to act for somebody is left to a thread that may.
+//! The kernel lets a thread use an RDMA device's descriptor only with the credentials with which it was opened. It compares
+//! the identity of the credentials, not the ids in them (`ib_safe_file_access`). A thread that has acted for another user
+//! has other credentials ever after, even when it has its own ids back. The thread that polls a device therefore keeps
+//! its ids, and leaves calls for which it would have to act for a user to other threads.
 
 use std::cell::Cell;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {
-    /// They are switched as needed.
+    /// The thread switches its ids as needed.
     Free,
-    /// They are not.
+    /// The thread keeps its ids.
     Kept,
-    /// They are not, and should have been.
+    /// The thread keeps its ids, and would have had to switch them.
     Missed,
 }
 
 thread_local!(static IDS: Cell<Ids> = const { Cell::new(Ids::Free) });
 
-/// The calling thread acts for nobody from now on.
+/// Makes the calling thread act for nobody from now on.
 pub fn keep() {
     IDS.set(Ids::Kept);
 }
 
-/// Whether the calling thread, which is to act for somebody, may not. It is remembered.
+/// Whether the calling thread may not act for another user, as it is about to. If so, this is remembered.
 pub(crate) fn must_be_kept() -> bool {
     let kept = IDS.get() != Ids::Free;
     if kept {
@@ -33,7 +33,7 @@ pub(crate) fn must_be_kept() -> bool {
     kept
 }
 
-/// Whether the calling thread was to act for somebody and could not, since this was last asked.
+/// Whether the calling thread would have had to act for another user since this was last asked.
 pub(crate) fn were_missed() -> bool {
     let missed = IDS.get() == Ids::Missed;
     if missed {

@@ -1,19 +1,21 @@
-//! What holds the files.
+//! The stores, which hold the files.
 //!
-//! A [`Store`] names objects by [`ObjectId`], keeps their bytes and their attributes, and judges what a
-//! [`Credential`] may do. It knows nothing of pages, references or wire formats. [`LocalStore`] serves a real
-//! directory; [`MemoryStore`] holds everything in memory and can crash, fill up and fail on command; [`TarStore`] serves
-//! what is in an archive; [`StoreTable`] shows several stores below one root.
+//! A [`Store`] names objects by [`ObjectId`], keeps their bytes and attributes, and decides what a [`Credential`] may do.
+//! It knows nothing of pages, references or wire formats. [`LocalStore`] serves a directory of this machine.
+//! [`MemoryStore`] holds everything in memory, and can crash, fill up and fail on command. [`TarStore`] serves the files
+//! in an archive. [`StoreTable`] shows several stores below one root.
 //!
-//! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
-//! [`Store::is_at_hand`] and what it permits.
+//! Every method may block, so no engine may call it. The exceptions are [`Store::lookup_at_hand`], [`Store::read_at_hand`],
+//! and [`Store::is_at_hand`] with the methods that it permits.
 
 mod advancing;
 mod before_sync;
 mod by_hand;
 mod create;
+mod credential;
 mod error;
 pub mod ids;
+mod listing;
 mod names;
 pub(crate) mod pace;
 mod permission;
@@ -31,12 +33,13 @@ pub mod suite;
 use std::time::Duration;
 
 use odafs_fabric::memory::Gather;
-use odafs_fabric::sync::Arc;
 
 pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use create::{CreateHow, Created, Special};
+pub use credential::Credential;
 pub use error::StoreError;
+pub use listing::{DirEntry, Listing, ReaddirRange};
 pub use local::{Among, LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
@@ -46,137 +49,37 @@ pub use types::{
     Attributes, Device, Extent, FileType, SetAttributes, SetTime, Status, Time, access,
 };
 
-/// An object (file, directory, link, device …) of one store.
+/// An object of one store: a file, a directory, a link, a device and so on.
 ///
-/// The generation tells apart two objects that had one inode number after each other. What it is made of
-/// depends on the file system: its own generation number where file handles show one, else the birth time
-/// in nanoseconds, else 0.
+/// The generation distinguishes objects that have had the same inode number one after the other. It is the file system's
+/// own generation number where file handles show one, else the birth time in nanoseconds, else 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// Inode number; also the `fileid` that clients see.
+    /// Inode number, which clients see as `fileid`.
     pub ino: u64,
-    /// Which of the objects that bore this inode number. At most [`table::GENERATION_MAX`], so that the store can be one
+    /// Which of the objects with this inode number it is. At most [`table::GENERATION_MAX`], so that the store can be one
     /// of several exports.
     pub generation: u64,
 }
 
-/// On whose behalf a call is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credential {
-    /// User id.
-    pub uid: u32,
-    /// Primary group id.
-    pub gid: u32,
-    /// Supplementary groups.
-    pub groups: Arc<[u32]>,
-    /// The caller acts as the serving user, with all of its rights: ids are not switched and the kernel
-    /// judges the serving process. `uid` and `gid` are then that user's.
-    pub own: bool,
-}
-
-impl Credential {
-    /// The serving user itself, with its groups.
-    pub fn of_this_process() -> Self {
-        let groups: Vec<u32> = rustix::process::getgroups()
-            .unwrap_or_default()
-            .into_iter()
-            .map(|gid| gid.as_raw())
-            .collect();
-        Self {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            groups: groups.into(),
-            own: true,
-        }
-    }
-
-    /// Someone else, by ids.
-    pub fn of(uid: u32, gid: u32, groups: &[u32]) -> Self {
-        Self {
-            uid,
-            gid,
-            groups: groups.into(),
-            own: false,
-        }
-    }
-
-    /// Whether `gid` is the primary group or one of the others.
-    pub fn is_member(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
-    }
-}
-
-/// What a store call gives back.
+/// The result of a method of a store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Whether an extended attribute that is set has to be there.
+/// Whether an extended attribute must exist before it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrHow {
-    /// Make or replace it.
+    /// It may exist or not.
     Either,
-    /// Refuse with EXIST if it is.
+    /// Refuse with EXIST if it exists.
     Create,
-    /// Refuse with NOENT if it is not.
+    /// Refuse with NOENT if it does not exist.
     Replace,
 }
 
-/// The part of a directory that [`Store::readdir`] shall list.
-#[derive(Clone, Copy, Debug)]
-pub struct ReaddirRange {
-    /// Where to go on: 0, or the cookie of the last entry seen. 1 and 2 follow `.` and `..`.
-    pub cookie: u64,
-    /// The verifier that came with the cookie; ignored when the cookie is 0.
-    pub verifier: [u8; 8],
-    /// Most entries to return; at least 1.
-    pub max_entries: usize,
-    /// Fill in [`DirEntry::object`] (READDIRPLUS), which costs a lookup for each entry.
-    pub plus: bool,
-}
-
-impl ReaddirRange {
-    /// Cookies of a store never go stale, so that one verifier does for all time.
-    const VERIFIER: [u8; 8] = [0; 8];
-
-    /// BAD_COOKIE for what no store has given: positions in a directory are signed.
-    fn check(&self) -> Result<()> {
-        let ours = self.verifier == Self::VERIFIER && i64::try_from(self.cookie).is_ok();
-        if self.cookie == 0 || ours {
-            Ok(())
-        } else {
-            Err(Status::BadCookie.into())
-        }
-    }
-}
-
-/// One name in a directory.
-#[derive(Clone, Debug)]
-pub struct DirEntry {
-    /// Inode number.
-    pub fileid: u64,
-    /// The name, 1 to 255 bytes.
-    pub name: Vec<u8>,
-    /// Where the entries after this one begin. Stable while the directory changes; never 0.
-    pub cookie: u64,
-    /// The object, when asked for and when the caller may look it up. Absent for what lies across a mount
-    /// point, and for what vanished meanwhile.
-    pub object: Option<(ObjectId, Attributes)>,
-}
-
-/// What [`Store::readdir`] found.
-#[derive(Clone, Debug)]
-pub struct Listing {
-    /// Entries in cookie order, `.` and `..` first.
-    pub entries: Vec<DirEntry>,
-    /// Nothing follows the last entry.
-    pub eof: bool,
-    /// To be shown with every cookie of this listing.
-    pub verifier: [u8; 8],
-}
-
-/// Space and inodes (RFC 1813 section 3.3.18). Bytes and counts.
+/// Space in bytes, and numbers of inodes (RFC 1813, section 3.3.18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Size of the file system, bytes.
+    /// Size of the file system in bytes.
     pub total_bytes: u64,
     /// Free bytes.
     pub free_bytes: u64,
@@ -190,63 +93,63 @@ pub struct Space {
     pub available_files: u64,
 }
 
-/// Limits of an object's file system (RFC 1813 sections 3.3.19 and 3.3.20).
+/// Limits of an object's file system (RFC 1813, sections 3.3.19 and 3.3.20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most hard links to one object.
+    /// The most hard links to one object.
     pub link_max: u32,
-    /// Longest name, bytes.
+    /// The longest name, in bytes.
     pub name_max: u32,
-    /// Largest file size, bytes.
+    /// The largest size of a file, in bytes.
     pub size_max: u64,
-    /// Granularity of times, nanoseconds.
+    /// Granularity of times in nanoseconds.
     pub time_delta_ns: u32,
-    /// Longer names are refused, not cut.
+    /// Whether longer names are refused instead of cut.
     pub no_trunc: bool,
-    /// Only a privileged user may give files away.
+    /// Whether only a privileged user may give files away.
     pub chown_restricted: bool,
-    /// Names that differ only in case are the same.
+    /// Whether names that differ only in case are the same.
     pub case_insensitive: bool,
-    /// Names keep their case.
+    /// Whether names keep their case.
     pub case_preserving: bool,
-    /// Everything is refused with ROFS that would change something.
+    /// Whether every change is refused with ROFS.
     pub read_only: bool,
 }
 
-/// A name is gone, and what it stood for.
+/// The object of a name that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlinked {
-    /// The object that bore the name.
+    /// The object that had the name.
     pub object: ObjectId,
-    /// It has no other name: it is gone.
+    /// Whether it has no other name, so that it is gone.
     pub last: bool,
 }
 
-/// Something happened to a watched object. Changes made through the store itself are reported as well:
-/// who made them tells them apart by the attributes recorded afterwards.
+/// Something that happened to a watched object. Changes made through the store are reported as well. Whoever made them
+/// recognizes them by the attributes recorded afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutsideEvent {
-    /// A write to a file, or a change of its size, is over.
+    /// A write to a file or a change of its size has ended.
     Written(ObjectId),
-    /// Attributes, ACL, entries or place changed, or who wrote to a file has closed it.
+    /// Attributes, ACL, entries or place have changed, or a writer has closed the file.
     Changed(ObjectId),
-    /// The watch has ended: the last link went, or the file system.
+    /// The watch has ended, because the last link or the file system has gone.
     Removed(ObjectId),
-    /// Events were lost: anything watched may have changed.
+    /// Events were lost, so any watched object may have changed.
     Overflow,
 }
 
-/// Where the files are.
+/// What holds the files.
 ///
-/// Names are single components: bytes other than `/` and NUL, at most 255 (else NAMETOOLONG, ACCES or
-/// INVAL as RFC 1813 has it). `.` and `..` may be looked up (`..` of the root is the root), and are refused
-/// elsewhere with EXIST, INVAL or NOTEMPTY. No symbolic link is ever followed, and nothing outside is ever reached.
+/// Names are single components of at most 255 bytes, without `/` and NUL. Others are refused with NAMETOOLONG, ACCES or
+/// INVAL (RFC 1813). `.` and `..` may be looked up (`..` of the root is the root). Elsewhere they are refused with EXIST,
+/// INVAL or NOTEMPTY. A store never follows a symbolic link, and reaches nothing outside of itself.
 ///
-/// What changes a directory is on stable storage before the call returns (RFC 1813 section 4.8); bytes and
-/// attributes are after [`Store::sync`].
+/// A change of a directory is on stable storage before the call returns (RFC 1813, section 4.8). Bytes and attributes are
+/// after [`Store::sync`].
 ///
-/// A store that takes no changes leaves out the methods that make them: each is refused with ROFS. The feature `suite` has
-/// tests that tell whether a store does what it must.
+/// A read-only store leaves out the methods that change something, each of which then refuses with ROFS. The feature
+/// `suite` has tests that show whether a store meets this contract.
 pub trait Store: Send + Sync {
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -260,8 +163,8 @@ pub trait Store: Send + Sync {
         Ok(attributes_permit(&attributes, credential, mask))
     }
 
-    /// Whether [`Store::getattr`] and [`Store::access`] of this object answer from memory just now: then threads
-    /// that must not wait may call them too.
+    /// Whether [`Store::getattr`] and [`Store::access`] of this object answer from memory just now, so that threads that
+    /// must not wait may call them.
     fn is_at_hand(&self, object: ObjectId) -> bool {
         let _ = object;
         false
@@ -284,7 +187,7 @@ pub trait Store: Send + Sync {
         name: &[u8],
     ) -> Result<(ObjectId, Attributes)>;
 
-    /// As [`Store::lookup`], from memory. `None`: that takes waiting, or it is not known whether it would.
+    /// As [`Store::lookup`], from memory. `None` if it would or might have to wait.
     fn lookup_at_hand(
         &self,
         credential: &Credential,
@@ -298,18 +201,18 @@ pub trait Store: Send + Sync {
     /// The target of a symbolic link, uninterpreted. INVAL for anything else.
     fn readlink(&self, object: ObjectId) -> Result<Vec<u8>>;
 
-    /// Reads up to `data.len()` bytes of a regular file; fewer only at its end. The caller has checked
-    /// the right to read.
+    /// Reads `data.len()` bytes of a regular file, and fewer only at its end. The caller has checked the right to read.
     fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
 
-    /// As [`Store::read_at`], from memory. False: that takes waiting, or the file ends before; `data` then holds anything.
+    /// As [`Store::read_at`], from memory. False if it would have to wait, or if the file ends earlier. `data` may then
+    /// hold anything.
     fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
         let _ = (object, offset, data);
         false
     }
 
-    /// Writes all of `data`, or fewer bytes (at least one) if the space ran out in between. Each byte is taken once. The
-    /// owner may write whatever the mode says (RFC 1813 section 4.4). Without data, who may not write is still refused.
+    /// Writes all of `data`, or fewer bytes (at least one) if space runs out. It takes each byte once. The owner may write
+    /// whatever the mode says (RFC 1813, section 4.4). Without data it still checks the right to write.
     fn write_from(
         &self,
         credential: &Credential,
@@ -332,19 +235,20 @@ pub trait Store: Send + Sync {
         self.write_from(credential, object, offset, &data.into())
     }
 
-    /// Brings what was written and set to stable storage; with `data_only` not the times. After a failure
-    /// earlier unstable writes may be lost: the write verifier must change.
+    /// Brings written bytes and set attributes to stable storage, with `data_only` not the times. After a failure, earlier
+    /// unstable writes may be lost, so the write verifier must change.
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
         let _ = data_only;
         self.find(object)
     }
 
-    /// So much is written and not synced that whoever writes shall sync right away.
-    fn wants_sync(&self) -> bool {
+    /// Whether so much is written and not synced that a writer to this object is to sync at once.
+    fn wants_sync(&self, object: ObjectId) -> bool {
+        let _ = object;
         false
     }
 
-    /// Sets what is given; a sync is the caller's business. The attributes afterwards. NOTSUPP for the mode of a
+    /// Sets the given attributes, and returns the attributes afterwards. The caller syncs. NOTSUPP for the mode of a
     /// symbolic link.
     fn setattr(
         &self,
@@ -356,8 +260,8 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// A regular file. What makes something gives it to the caller and its group: others' ids are for root to name, and
-    /// are ignored where someone else names them, as Linux' server does.
+    /// Makes a regular file. A new object of any kind belongs to the caller and its group. Only root can name other ids;
+    /// those that others name are ignored, as by Linux' server.
     fn create(
         &self,
         credential: &Credential,
@@ -369,7 +273,7 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// A directory.
+    /// Makes a directory.
     fn mkdir(
         &self,
         credential: &Credential,
@@ -381,7 +285,7 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// A symbolic link with that target (at most 4095 bytes, not empty).
+    /// Makes a symbolic link with that target, of 1 to 4095 bytes.
     fn symlink(
         &self,
         credential: &Credential,
@@ -394,7 +298,7 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// A pipe, socket or device.
+    /// Makes a pipe, a socket or a device.
     fn mknod(
         &self,
         credential: &Credential,
@@ -407,7 +311,7 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// One more name for an object that is no directory. Its attributes afterwards.
+    /// Gives an object that is no directory another name. Returns its attributes afterwards.
     fn link(
         &self,
         credential: &Credential,
@@ -419,7 +323,7 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// Moves a name. `Some` if another object had the new name before. Two names of one object stay as they are.
+    /// Moves a name. `Some` if another object had the new name before. If both names are of one object, nothing happens.
     fn rename(
         &self,
         credential: &Credential,
@@ -430,7 +334,7 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// Removes a name that is no directory's.
+    /// Removes a name of an object that is no directory.
     fn remove(
         &self,
         credential: &Credential,
@@ -441,14 +345,14 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// Removes an empty directory, and says which it was.
+    /// Removes an empty directory, and returns which it was.
     fn rmdir(&self, credential: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
         let _ = (credential, directory, name);
         Err(Status::RoFs.into())
     }
 
-    /// Sets space aside for bytes of a file, so that writing them does not run out of it. The file reaches to
-    /// the end of these bytes at least afterwards, and reads as before, with zeros behind.
+    /// Reserves space for bytes of a file, so that writing them cannot run out of space. The file then reaches at least
+    /// to the end of these bytes. It reads as before, with zeros behind its old end.
     fn allocate(
         &self,
         credential: &Credential,
@@ -460,7 +364,7 @@ pub trait Store: Send + Sync {
         Err(Status::NotSupp.into())
     }
 
-    /// Makes bytes of a file zeros, and frees their space as far as the store can. The file keeps its size, so that nothing
+    /// Sets bytes of a file to zero, and frees their space as far as the store can. The file keeps its size, so nothing
     /// happens behind its end.
     fn deallocate(
         &self,
@@ -473,8 +377,8 @@ pub trait Store: Send + Sync {
         Err(Status::NotSupp.into())
     }
 
-    /// Where the first data, or the first hole, of a regular file begin at `offset` or behind it. At its end each file has a
-    /// hole. `None`: no data follow. NXIO where `offset` is not within the file. A store may take holes for data.
+    /// The first byte at or behind `offset` that is data, or the first that is in a hole. Each file has a hole at its end.
+    /// `None` if no data follows. NXIO if `offset` is not within the file. A store may report holes as data.
     fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
         let size = self.getattr(object)?.size;
         match what {
@@ -484,9 +388,9 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Copies at most `count` bytes between two regular files, and says how many: fewer where the source ends, where space
-    /// runs out, or where it takes long; none only where the source ends. The caller has checked the right to read.
-    /// `from` and `to` tell the files and the first bytes. What happens where the bytes overlap is not said.
+    /// Copies at most `count` bytes between two regular files, and returns how many. It copies fewer if the source ends, if
+    /// space runs out, or if it takes long, and none only if the source ends. `from` and `to` are the files and the first
+    /// bytes. The caller has checked the right to read. The result is undefined where the bytes overlap.
     fn copy(
         &self,
         credential: &Credential,
@@ -497,16 +401,17 @@ pub trait Store: Send + Sync {
         by_hand::copy(self, credential, from, to, count)
     }
 
-    /// What offsets and lengths of [`Store::clone_range`] are multiples of, in bytes, on the object's file system. `None`: there
-    /// is no cloning.
+    /// The size of a block in bytes on the object's file system. Offsets and lengths of [`Store::clone_range`] are
+    /// multiples of it. `None` if the file system cannot clone.
     fn clone_block_bytes(&self, object: ObjectId) -> Option<u32> {
         let _ = object;
         None
     }
 
-    /// Makes `count` bytes of a regular file, at least one, those of another or of other bytes of the same: all of them, or
-    /// none. INVAL unless they lie in blocks of [`Store::clone_block_bytes`]. Only where the source ends a block may be cut,
-    /// and then the target must end there too. The caller has checked the right to read, and that the source is so long.
+    /// Makes `count` bytes of a regular file (at least one) share the blocks of another file, or of other bytes of the
+    /// same. It clones all of them or none. INVAL unless they consist of whole blocks of [`Store::clone_block_bytes`].
+    /// The last block may be shorter if the source ends there, and then the target must end there too. The caller has
+    /// checked the right to read, and that the source is long enough.
     fn clone_range(
         &self,
         credential: &Credential,
@@ -518,24 +423,24 @@ pub trait Store: Send + Sync {
         Err(Status::NotSupp.into())
     }
 
-    /// Whether objects have extended attributes. A store that says so has the methods below.
+    /// Whether objects have extended attributes. If so, the store implements the four methods below.
     fn has_xattrs(&self) -> bool {
         false
     }
 
-    /// The value of an extended attribute, at most 64 KiB. NOENT if it is not there.
+    /// The value of an extended attribute, of at most 64 KiB. NOENT if there is no such attribute.
     fn xattr(&self, credential: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
         let _ = (credential, object, name);
         Err(Status::NotSupp.into())
     }
 
-    /// The names of an object's extended attributes, in the same order as long as they are the same.
+    /// The names of an object's extended attributes. Their order stays the same while they do.
     fn xattrs(&self, credential: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
         let _ = (credential, object);
         Err(Status::NotSupp.into())
     }
 
-    /// Sets an extended attribute. FBIG for a value that is too long, NAMETOOLONG for such a name.
+    /// Sets an extended attribute. FBIG if the value is too long, NAMETOOLONG if the name is.
     fn set_xattr(
         &self,
         credential: &Credential,
@@ -548,15 +453,15 @@ pub trait Store: Send + Sync {
         Err(Status::NotSupp.into())
     }
 
-    /// Removes an extended attribute. NOENT if it is not there.
+    /// Removes an extended attribute. NOENT if there is no such attribute.
     fn remove_xattr(&self, credential: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
         let _ = (credential, object, name);
         Err(Status::NotSupp.into())
     }
 
-    /// Lists a directory. A directory that does not change is listed completely and each name once; one
-    /// that does, apart from the names that came or went meanwhile. BAD_COOKIE for a cookie or a verifier that is not
-    /// ours.
+    /// Lists a directory. Each name of an unchanging directory appears exactly once. If the directory changes meanwhile,
+    /// this still holds for the names that neither came nor went. BAD_COOKIE for a cookie or a verifier that the store
+    /// never gave.
     fn readdir(
         &self,
         credential: &Credential,
@@ -564,46 +469,71 @@ pub trait Store: Send + Sync {
         range: ReaddirRange,
     ) -> Result<Listing>;
 
-    /// Space and inodes.
+    /// As [`Store::readdir`]. Of a table's own directories it leaves out the exports for whose tags `shown` is false, and
+    /// the directories that lead to no others.
+    fn readdir_shown(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+        shown: &dyn Fn(u16) -> bool,
+    ) -> Result<Listing> {
+        let _ = shown;
+        self.readdir(credential, directory, range)
+    }
+
+    /// Whether [`Store::readdir_shown`] would list the object in a table's own directory.
+    fn is_shown(&self, object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool {
+        let _ = (object, shown);
+        true
+    }
+
+    /// The names and tags of the exports of a table, and nothing in any other store. The tag of an object's export is in
+    /// the upper 16 bits of its generation.
+    fn tags(&self) -> Vec<(String, u16)> {
+        Vec::new()
+    }
+
+    /// The space and inodes of the object's file system.
     fn statfs(&self, object: ObjectId) -> Result<Space>;
 
-    /// Limits.
+    /// The limits of the object's file system.
     fn pathconf(&self, object: ObjectId) -> Result<Limits>;
 
-    /// The number of what is stored, the same after a restart. Handles tell it: those of a store with another number are
-    /// none of this one's.
+    /// A number that identifies the stored files and stays the same after a restart. File handles contain it, so those of a
+    /// store with another number are invalid here.
     fn number(&self) -> u64;
 
-    /// The number by which the directory above lists the root of a file system within this store; `None` for any other
-    /// object (RFC 8881, section 5.8.2.23).
+    /// The number under which the directory above lists the root of a file system within this store (RFC 8881, section
+    /// 5.8.2.23). `None` for any other object.
     fn mounted_on(&self, object: ObjectId) -> Option<u64> {
         let _ = object;
         None
     }
 
-    /// STALE unless the object is there. The server asks about each object that a client names by a handle from before: this
-    /// store, or an earlier one with the same number, has named it once. Whether it still exists may only show in the next
-    /// call.
+    /// STALE unless the object exists. The server calls this for each object that a client names by an old file handle,
+    /// which this store, or an earlier one with the same number, has once issued. Whether the object still exists may
+    /// also show only in the next call.
     fn find(&self, object: ObjectId) -> Result<()> {
         self.getattr(object).map(drop)
     }
 
-    /// Asks for events about an object; false if that is not to be had (limits, kind of file system).
+    /// Asks for events about an object. False if it cannot be watched, because of a limit or the kind of file system.
     /// Asking again is harmless.
     fn watch(&self, object: ObjectId) -> bool;
 
-    /// Ends a watch. Events under way may still come.
+    /// Ends a watch. Events that are under way may still arrive.
     fn unwatch(&self, object: ObjectId);
 
-    /// Waits for events, at most `timeout`; returns early and empty after [`Store::interrupt`].
-    /// For one thread at a time.
+    /// Waits for events for at most `timeout`. After [`Store::interrupt`] it returns early and empty. Only one thread may
+    /// wait at a time.
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent>;
 
-    /// Makes the current, or else the next, [`Store::wait_events`] return at once.
+    /// Makes the current [`Store::wait_events`] return at once, or else the next one.
     fn interrupt(&self);
 }
 
-/// The mode of a new object when the caller names none.
+/// The mode of a new object if the caller names none.
 pub(crate) fn default_mode(kind: FileType) -> u32 {
     match kind {
         FileType::Directory => 0o755,

@@ -1,10 +1,10 @@
-//! What a client may send as a name (RFC 1813 section 3.2, "General comments on filenames").
+//! The names that a client may send (RFC 1813, section 3.2, "General comments on filenames").
 
 use crate::store::{Status, Time};
 
 use super::Result;
 
-/// The longest name, bytes.
+/// The longest name, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
 /// One component.
@@ -14,7 +14,7 @@ pub(crate) enum Name<'a> {
     Here,
     /// `..`
     Up,
-    /// Anything else that is valid.
+    /// Any other valid name.
     Proper(&'a [u8]),
 }
 
@@ -33,7 +33,7 @@ impl<'a> Name<'a> {
         })
     }
 
-    /// A name to make, remove or move; `.` and `..` are refused with the statuses given.
+    /// A name to make, remove or move. `.` and `..` are refused with the given statuses.
     pub fn proper(name: &'a [u8], here: Status, up: Status) -> Result<&'a [u8]> {
         match Self::parse(name)? {
             Self::Here => Err(here.into()),
@@ -43,7 +43,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The target of a symbolic link: what symlink(2) takes.
+/// The target of a symbolic link, as symlink(2) accepts it.
 pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     match target {
         [] => Err(Status::NoEnt.into()),
@@ -53,8 +53,8 @@ pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     }
 }
 
-/// Where an exclusive create keeps its verifier: in the seconds of the access and the modification time. The top
-/// bit of each is dropped, since not every file system stores it.
+/// The times in which an exclusive create keeps its verifier: in the seconds of the access and the modification time. The
+/// top bit of each is dropped, because not every file system stores it.
 pub(crate) fn verifier_times(verifier: [u8; 8]) -> (Time, Time) {
     let [a, b, c, d, e, f, g, h] = verifier;
     let time = |bytes| Time {

@@ -1,5 +1,6 @@
-//! A worker that computes for long lets others have the processor in between, where others call: on a machine with as many
-//! busy threads as processors, who is woken for a short call may wait for the scheduler's next tick otherwise, milliseconds.
+//! A worker that computes for long yields the processor now and then, if other clients call. Otherwise, on a machine with
+//! as many busy threads as processors, a thread that is woken for a short call may wait milliseconds for the scheduler's
+//! next tick.
 
 use std::cell::RefCell;
 
@@ -7,21 +8,21 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 
-/// How long a worker computes at a slice.
+/// How long a worker computes before it yields.
 const SLICE: Nanos = Nanos::from_micros(200);
-/// Who called so long ago is not waited for.
+/// A worker does not yield for clients whose last call is longer ago.
 const LATELY: Nanos = Nanos::from_millis(10);
 
 /// Whether more than one connection has called lately.
 #[derive(Debug, Default)]
 pub struct Company {
     last: AtomicU64,
-    /// When a call last came from another connection than the call before it, in nanoseconds.
+    /// The last time at which a call came from another connection than the call before it, in nanoseconds.
     changed: AtomicU64,
 }
 
 impl Company {
-    /// A call has come from this connection. One that calls alone costs a load.
+    /// Notes a call from this connection. If only one connection calls, this costs a load.
     pub fn came(&self, connection: u64) {
         if self.last.load(Ordering::Relaxed) != connection {
             self.last.store(connection, Ordering::Relaxed);
@@ -41,7 +42,7 @@ struct TimeSlice {
 }
 
 impl TimeSlice {
-    /// Whether it is time to let others compute; the next slice begins then.
+    /// Whether it is time to yield. If so, the next slice begins.
     fn ends(&mut self, now: Nanos) -> bool {
         let ends = now.since(self.since) >= SLICE;
         if ends {
@@ -55,7 +56,7 @@ thread_local! {
     static SLICE_HERE: RefCell<Option<TimeSlice>> = const { RefCell::new(None) };
 }
 
-/// Runs a worker's task, in which [`rest`] knows of `company`.
+/// Runs a worker's task, in which [`rest`] consults `company`.
 pub fn paced<T>(company: &Arc<Company>, task: impl FnOnce() -> T) -> T {
     let slice = TimeSlice {
         company: Arc::clone(company),
@@ -75,7 +76,7 @@ impl Drop for Ends {
     }
 }
 
-/// Called every few microseconds of a long computation, with no lock held: gives the processor away now and then.
+/// Yields the processor if it is time. To be called every few microseconds of a long computation, with no lock held.
 pub fn rest() {
     let ends =
         |here: &mut Option<TimeSlice>| here.as_mut().is_some_and(|slice| slice.ends(clock::now()));
@@ -98,7 +99,7 @@ mod tests {
             since: begins,
         };
         assert!(!slice.ends(after(1)), "nobody else has called");
-        // From here on the clock is ours.
+        // From here on the test moves the clock.
         let changed = |at: Nanos| company.changed.store(at.0, Ordering::Relaxed);
         company.came(1);
         changed(Nanos(0));

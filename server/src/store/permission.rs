@@ -1,4 +1,4 @@
-//! Who may do what, by owner, group and mode: the rules that a store without a kernel behind it goes by.
+//! Rights by owner, group and mode. Stores without a kernel behind them apply these rules.
 
 use crate::store::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 
@@ -11,12 +11,12 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 
-/// Those bits of `mask` (RFC 1813 section 3.3.4) that mode, owner and group grant. Only for objects of
-/// which [`super::Store::mode_decides`] is true. Uid 0 may do everything, but execute only what someone may.
+/// The bits of `mask` (RFC 1813, section 3.3.4) that mode, owner and group grant. Only for objects of which
+/// [`super::Store::mode_decides`] is true. User 0 may do everything, but execute only what someone may execute.
 ///
-/// MODIFY and EXTEND stand for writing to a file and for adding, removing and renaming in a directory; DELETE
-/// (of a directory's entries) likewise, as Linux has it. READ is what open(2) would say: what READ itself
-/// grants beyond it, [`may_read`] knows.
+/// MODIFY and EXTEND stand for writing to a file, and for adding, removing and renaming in a directory. DELETE (of a
+/// directory's entries) follows the same right, as on Linux. READ is what open(2) would grant; [`may_read`] also knows what
+/// the READ procedure grants beyond that.
 pub fn attributes_permit(attributes: &Attributes, credential: &Credential, mask: u32) -> u32 {
     let has = |wanted| class_bits(attributes, credential) & wanted != 0;
     let mut granted = 0;
@@ -40,8 +40,9 @@ pub fn attributes_permit(attributes: &Attributes, credential: &Credential, mask:
     granted & mask
 }
 
-/// Whether READ is granted: by mode; to the owner always, since it may have changed the mode after opening;
-/// and to whoever may execute, since that is how clients page in programs (RFC 1813 section 4.4).
+/// Whether READ is granted. Besides those to whom the mode grants it, the owner may always read, because it may have
+/// changed the mode after opening the file. Those who may execute the file may read it too, because that is how clients
+/// page in programs (RFC 1813, section 4.4).
 pub fn may_read(attributes: &Attributes, credential: &Credential) -> bool {
     credential.uid == attributes.uid
         || class_bits(attributes, credential) & READ != 0
@@ -49,12 +50,12 @@ pub fn may_read(attributes: &Attributes, credential: &Credential) -> bool {
             && class_bits(attributes, credential) & EXECUTE != 0)
 }
 
-/// Whether WRITE is granted: by mode, and to the owner always (RFC 1813 section 4.4).
+/// Whether WRITE is granted: by the mode, and to the owner always (RFC 1813, section 4.4).
 pub fn may_write(attributes: &Attributes, credential: &Credential) -> bool {
     credential.uid == attributes.uid || class_bits(attributes, credential) & WRITE != 0
 }
 
-/// The caller's three bits.
+/// The three permission bits that apply to the caller.
 fn class_bits(attributes: &Attributes, credential: &Credential) -> u32 {
     let mode = attributes.mode;
     if credential.uid == 0 {
@@ -69,7 +70,7 @@ fn class_bits(attributes: &Attributes, credential: &Credential) -> u32 {
     }
 }
 
-/// Looking a name up.
+/// Checks the right to look a name up.
 pub(crate) fn check_search(directory: &Attributes, credential: &Credential) -> Result<()> {
     require(
         class_bits(directory, credential) & EXECUTE != 0,
@@ -77,7 +78,7 @@ pub(crate) fn check_search(directory: &Attributes, credential: &Credential) -> R
     )
 }
 
-/// Listing.
+/// Checks the right to list a directory.
 pub(crate) fn check_list(directory: &Attributes, credential: &Credential) -> Result<()> {
     require(
         class_bits(directory, credential) & READ != 0,
@@ -85,7 +86,7 @@ pub(crate) fn check_list(directory: &Attributes, credential: &Credential) -> Res
     )
 }
 
-/// Writing, without the owner's privilege.
+/// Checks the right to write, without the owner's privilege.
 pub(crate) fn check_write(attributes: &Attributes, credential: &Credential) -> Result<()> {
     require(
         class_bits(attributes, credential) & WRITE != 0,
@@ -93,7 +94,7 @@ pub(crate) fn check_write(attributes: &Attributes, credential: &Credential) -> R
     )
 }
 
-/// Adding a name.
+/// Checks the right to add a name.
 pub(crate) fn check_add(directory: &Attributes, credential: &Credential) -> Result<()> {
     let wanted = WRITE | EXECUTE;
     require(
@@ -102,8 +103,8 @@ pub(crate) fn check_add(directory: &Attributes, credential: &Credential) -> Resu
     )
 }
 
-/// Giving an object one more name: its owner, and whoever may read and write it unless it runs with the rights
-/// of another (Linux's `fs.protected_hardlinks`).
+/// Checks the right to give an object another name. Its owner has it. So has anyone who may read and write the object,
+/// unless it runs with the rights of another user (Linux's `fs.protected_hardlinks`).
 pub(crate) fn check_link(object: &Attributes, credential: &Credential) -> Result<()> {
     let bits = class_bits(object, credential);
     let set_id = object.mode & SET_USER_ID != 0
@@ -116,7 +117,7 @@ pub(crate) fn check_link(object: &Attributes, credential: &Credential) -> Result
     )
 }
 
-/// Taking a name away: in a sticky directory only its owner or the object's may.
+/// Checks the right to remove a name. In a sticky directory only its owner and the object's owner have it.
 pub(crate) fn check_take(
     directory: &Attributes,
     victim: &Attributes,
@@ -127,7 +128,7 @@ pub(crate) fn check_take(
     require(directory.mode & STICKY == 0 || owner, Status::Perm)
 }
 
-/// Changing attributes (chmod, chown, truncate and utimes of POSIX).
+/// Checks the right to change attributes (as POSIX for chmod, chown, truncate and utimes).
 pub(crate) fn check_set(
     attributes: &Attributes,
     credential: &Credential,
@@ -156,7 +157,7 @@ pub(crate) fn check_set(
     Ok(())
 }
 
-/// What of `new` its maker may set of a new object: root names any owner and group, others their own.
+/// The part of `new` that the maker of an object may set. Root may name any owner and group, others only their own.
 pub(crate) fn settable_at_first(credential: &Credential, new: &SetAttributes) -> SetAttributes {
     let root = credential.uid == 0;
     SetAttributes {
@@ -166,8 +167,8 @@ pub(crate) fn settable_at_first(credential: &Credential, new: &SetAttributes) ->
     }
 }
 
-/// The mode of a new object in that directory: mkdir(2) takes no set-id bits, and set-group-id for a group that
-/// comes from the directory is for its members.
+/// The mode of a new object in that directory. mkdir(2) takes no set-id bits. Only members of a group that comes from the
+/// directory may set set-group-id for it.
 pub(crate) fn made_mode(
     mode: u32,
     kind: FileType,
@@ -188,13 +189,13 @@ pub(crate) fn made_mode(
     }
 }
 
-/// The mode that a chmod by this caller leads to: set-group-id only by members of the group.
+/// The mode after a chmod by this caller. Only members of the group may set set-group-id.
 pub(crate) fn settable_mode(mode: u32, gid: u32, credential: &Credential) -> u32 {
     let keeps = credential.uid == 0 || credential.is_member(gid);
     mode & 0o7777 & if keeps { !0 } else { !SET_GROUP_ID }
 }
 
-/// The mode of a file after someone wrote to it or changed its size: set-id bits do not outlive it, but for root.
+/// The mode of a file after a write or a change of size, which clear the set-id bits unless root made it.
 pub(crate) fn mode_after_change(attributes: &Attributes, credential: &Credential) -> u32 {
     let exempt = credential.uid == 0 || attributes.kind != FileType::Regular;
     if exempt {
@@ -204,8 +205,8 @@ pub(crate) fn mode_after_change(attributes: &Attributes, credential: &Credential
     }
 }
 
-/// The mode after a change of owner or group, whoever did it. Set-group-id without the group's right to execute
-/// is no set-group-id (it once stood for mandatory locks), and stays for members of the group.
+/// The mode after a change of owner or group by anyone. Set-group-id without the group's right to execute does not change
+/// the group (it once stood for mandatory locks), and stays if a member of the group made the change.
 pub(crate) fn mode_after_giving(attributes: &Attributes, credential: &Credential) -> u32 {
     let mode = attributes.mode;
     if attributes.kind == FileType::Directory {

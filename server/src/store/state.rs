@@ -1,19 +1,19 @@
-//! The state directory: what survives a restart, and the lock that keeps a second server off.
+//! The state directory: what survives a restart, and the lock that keeps out a second server.
 //!
 //! | file | what |
 //! |---|---|
-//! | `lock` | held with flock(2) while a server runs; holds its process id |
+//! | `lock` | locked with flock(2) while a server runs; contains its process id |
 //! | `handle-key` | the key of the MAC in file handles |
 //! | `identity` | the server's X25519 secret |
 //! | `identity.pub` | its public key, for clients |
-//! | `life-number` | how many servers have used this directory |
-//! | `life` | the life word of the current one (written by the export) |
+//! | `life-number` | the number of lives that this directory has seen |
+//! | `life` | the life word of the current life (written by the export) |
 //! | `handles` | the handle index of a server that cannot open files by handle; `handles-TAG` for each of several exports |
-//! | `exports` | the tags of a server's exports, where it has several |
+//! | `exports` | the tags of the exports, if the server has several |
 //! | `nfs4-clients` | which clients of NFS version 4 may reclaim what they held |
 //!
-//! Secrets are files of mode 0600 in a directory of mode 0700, and every file is replaced as a whole: written
-//! beside, synced, renamed, and the directory synced.
+//! Secrets are files of mode 0600 in a directory of mode 0700. Every file is replaced as a whole: the server writes a new
+//! file beside it, syncs that, renames it, and syncs the directory.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -30,7 +30,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Another server runs on it.
+    /// Another server uses it.
     #[error(
         "the state directory {path} is in use by {holder}: stop that server, or name another directory with --state"
     )]
@@ -40,7 +40,7 @@ pub enum StateError {
         /// `process N`, or `another process`.
         holder: String,
     },
-    /// A file is not what was written there.
+    /// A file does not contain what was written there.
     #[error(
         "{path} is damaged ({what}): restore it from a backup, or remove it (clients then need to mount again)"
     )]
@@ -50,9 +50,9 @@ pub enum StateError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// Others could change what is in it.
+    /// Other users could change its files.
     #[error(
-        "others may write to the state directory {path} (owner {owner}, mode {mode:04o}): make it yours with mode 0700, or name another directory with --state"
+        "other users can write to the state directory {path} (owner {owner}, mode {mode:04o}): make it yours with mode 0700, or name another directory with --state"
     )]
     Unsafe {
         /// The state directory.
@@ -65,7 +65,7 @@ pub enum StateError {
     /// The system refused something.
     #[error("cannot {action} {path}: {source} ({})", remedy(source))]
     Io {
-        /// A verb.
+        /// What was tried, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -74,13 +74,13 @@ pub enum StateError {
     },
 }
 
-/// What to do about a directory that the system does not let us use.
+/// The remedy for a directory that the system does not let this process use.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room there, or name another state directory with --state"
+            "free space there, or name another state directory with --state"
         }
-        _ => "name a state directory that this user may make and write with --state",
+        _ => "with --state, name a directory that this user may create and write to",
     }
 }
 
@@ -100,7 +100,7 @@ impl StateError {
 pub struct HandleKey(Zeroizing<[u8; 32]>);
 
 impl HandleKey {
-    /// One that nobody knows.
+    /// A random key.
     pub fn random() -> Self {
         let words: [u64; 4] = std::array::from_fn(|_| entropy::word());
         Self(Zeroizing::new(
@@ -130,22 +130,21 @@ impl fmt::Debug for HandleKey {
     }
 }
 
-/// An open, locked state directory. The lock ends with it (or with the process, however that ends).
+/// An open, locked state directory. The lock ends when this is dropped, or when the process ends in any way.
 pub struct StateDir {
     path: PathBuf,
     directory: File,
     handle_key: HandleKey,
     identity: Zeroizing<[u8; 32]>,
     life: u64,
-    /// `(device, inode)` of directories that no export may show.
+    /// Device and inode numbers of the directories that no export may show.
     private: Vec<(u64, u64)>,
     _lock: File,
 }
 
 impl StateDir {
-    /// The default place for the server of `served`: `/var/lib/odafs/HASH` as root, otherwise
-    /// `$XDG_STATE_HOME/odafs/HASH` (`~/.local/state` where that is not set), HASH of the directory's device
-    /// and inode.
+    /// The default place for a server of `served`: `/var/lib/odafs/HASH` for root, else `$XDG_STATE_HOME/odafs/HASH`
+    /// (`~/.local/state` if that is not set). HASH comes from the directory's device and inode number.
     pub fn default_path(served: &Path) -> Result<PathBuf, StateError> {
         let found = std::fs::metadata(served).map_err(|e| StateError::io("look at", served, e))?;
         let mut digest = Sha256::new();
@@ -155,14 +154,13 @@ impl StateDir {
         Ok(default_parent()?.join(hash))
     }
 
-    /// Opens and locks `path`, or the default for `served`; makes what is missing. Each success counts as one
-    /// more server life.
+    /// Opens and locks `path`, or the default for `served`, and makes what is missing. Each success begins another life.
     pub fn open(path: Option<&Path>, served: &Path) -> Result<Self, StateError> {
         Self::open_or(path, || Self::default_path(served))
     }
 
-    /// The same for a server of several exports, whose default is `exports` beside the defaults of single ones: it stays the
-    /// same when exports are added and taken away.
+    /// The same for a server of several exports. Its default is the directory `exports` beside the defaults of single
+    /// exports, and stays the same when exports are added or removed.
     pub fn open_of_exports(path: Option<&Path>) -> Result<Self, StateError> {
         Self::open_or(path, || Ok(default_parent()?.join("exports")))
     }
@@ -176,7 +174,7 @@ impl StateDir {
             Some(path) => path.to_owned(),
             None => {
                 let path = default()?;
-                // Other servers of this user keep their keys beside ours.
+                // Other servers of this user keep their keys beside these.
                 let parent = default_parent()?;
                 make_private_directory(&parent)?;
                 private.push(identify(&parent)?);
@@ -207,12 +205,12 @@ impl StateDir {
         })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The key that file handles are MACed with.
+    /// The key of the MAC in file handles.
     pub fn handle_key(&self) -> &HandleKey {
         &self.handle_key
     }
@@ -222,33 +220,33 @@ impl StateDir {
         &self.identity
     }
 
-    /// The number of this server life: 1 the first time, and one more at each opening.
+    /// The number of this life: 1 at first, and one more at each opening.
     pub fn life(&self) -> u64 {
         self.life
     }
 
-    /// Where the life word belongs.
+    /// The path of the life word.
     pub fn life_file(&self) -> PathBuf {
         self.path.join("life")
     }
 
-    /// Where the handle index belongs.
+    /// The path of the handle index.
     pub fn handle_index_file(&self) -> PathBuf {
         self.path.join("handles")
     }
 
-    /// Where the handle index of the export with this tag belongs, beside those of others.
+    /// The path of the handle index of the export with this tag.
     pub fn handle_index_file_of(&self, tag: u16) -> PathBuf {
         self.path.join(format!("handles-{tag}"))
     }
 
-    /// `(device, inode)` of the directories that hold keys. A store must not show them even if they lie inside
-    /// of what it serves.
+    /// Device and inode numbers of the directories that hold keys. A store must not show them, even if they lie inside of
+    /// what it serves.
     pub fn private_directories(&self) -> &[(u64, u64)] {
         &self.private
     }
 
-    /// Replaces the file `name` as a whole, durably.
+    /// Replaces the file `name` as a whole. It is on stable storage when this returns.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
         Files {
             path: &self.path,
@@ -317,7 +315,7 @@ fn check_owner(directory: &File, path: &Path) -> Result<(), StateError> {
     Ok(())
 }
 
-/// The lock is on a file of its own that is never replaced, so that all contenders meet at one inode.
+/// Takes the lock. It is on a file of its own that is never replaced, so that all contenders use one inode.
 fn lock(directory: &Path) -> Result<File, StateError> {
     let path = directory.join("lock");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -346,8 +344,8 @@ fn lock(directory: &Path) -> Result<File, StateError> {
     Ok(file)
 }
 
-/// The small files of a state directory. Each is one line of text: what it is, its version, the value in
-/// hexadecimal, and a checksum over all of that.
+/// The small files of a state directory. Each is one line of text: its name, its version, the value in hexadecimal, and a
+/// checksum over all of these.
 struct Files<'a> {
     path: &'a Path,
     directory: &'a File,
@@ -371,7 +369,7 @@ impl Files<'_> {
         Ok(value)
     }
 
-    /// What people copy from here: the digits alone.
+    /// The public key for people to copy, as hexadecimal digits alone.
     fn show(&self, name: &str, value: &[u8]) -> Result<(), StateError> {
         let line = hex(value) + "\n";
         if std::fs::read_to_string(self.path.join(name)).is_ok_and(|old| old == line) {
@@ -554,7 +552,7 @@ mod tests {
             }
             std::fs::write(&file, good).unwrap();
         }
-        // What a crash leaves of a replacement does not count.
+        // What a crash leaves of a replacement is ignored.
         std::fs::write(path.join("identity.new"), b"half a li").unwrap();
         open(directory.path()).unwrap();
     }

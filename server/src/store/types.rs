@@ -1,4 +1,4 @@
-//! What a file system is made of, in the words of no protocol: each protocol translates to its own.
+//! The types of a file system, independent of any protocol. Each protocol translates them to its own.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Status {
     Nxio,
     /// Permission denied.
     Access,
-    /// The name is there already.
+    /// The name exists already.
     Exist,
     /// A hard link across file systems.
     XDev,
@@ -23,7 +23,7 @@ pub enum Status {
     NoDev,
     /// Not a directory.
     NotDir,
-    /// A directory where none is taken.
+    /// A directory where none is accepted.
     IsDir,
     /// An invalid or unsupported argument.
     Inval,
@@ -41,25 +41,25 @@ pub enum Status {
     NotEmpty,
     /// Quota exceeded.
     DQuot,
-    /// The file behind the handle is gone, or access to it has been revoked.
+    /// The object of the file handle is gone, or access to it has been revoked.
     Stale,
     /// Too many levels of remote in a path.
     Remote,
-    /// The file handle is none of ours.
+    /// The server has never issued this file handle.
     BadHandle,
-    /// The object has changed since what guards the change was learnt.
+    /// The object has changed since the client learnt the time that guards the change.
     NotSync,
     /// A position in a directory is stale.
     BadCookie,
     /// Operation not supported.
     NotSupp,
-    /// The room for the answer is too small.
+    /// The answer does not fit in the room for it.
     TooSmall,
-    /// A failure on the server that fits no other status.
+    /// A failure of the server that fits no other status.
     ServerFault,
-    /// The server does not make objects of this type.
+    /// The server cannot make objects of this type.
     BadType,
-    /// Begun but not completed in time: the caller shall try again.
+    /// The call was begun but not completed in time. The caller is to try again.
     Jukebox,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What an object is.
+/// The type of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileType {
     /// Regular file.
@@ -117,32 +117,32 @@ pub enum FileType {
     Fifo,
 }
 
-/// What bytes of a file are.
+/// Whether bytes of a file are data or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// They were written.
+    /// Bytes that were written.
     Data,
-    /// Zeros that nobody wrote, or that take no space.
+    /// Zeros that nobody wrote or that take no space.
     Hole,
 }
 
-/// Since 1970, UTC.
+/// A time since 1970, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
-    /// Seconds; negative before.
+    /// Seconds, negative before 1970.
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanoseconds: u32,
 }
 
 impl Time {
-    /// The change attribute of an object whose attributes last changed now: later times have greater ones.
+    /// The change attribute of an object whose attributes last changed at this time. It grows with the time.
     pub fn change(self) -> u64 {
         ((self.seconds as u64) << 30).wrapping_add(self.nanoseconds.into())
     }
 }
 
-/// The numbers of a device.
+/// The numbers of a device file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Major.
@@ -151,58 +151,58 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// What is known of an object.
+/// The attributes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Type.
     pub kind: FileType,
-    /// Permissions, set-id and sticky bits: the lower twelve.
+    /// Permissions, set-id and sticky bits: the lower twelve bits.
     pub mode: u32,
-    /// Hard links.
+    /// Number of hard links.
     pub links: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
-    /// Bytes in the file.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of storage that it takes.
+    /// Storage that it takes, in bytes.
     pub used: u64,
-    /// Of devices.
+    /// Device numbers. 0 for other types.
     pub device: Device,
-    /// File system.
+    /// Number of the file system.
     pub fsid: u64,
-    /// Number within it.
+    /// Number of the object within the file system.
     pub fileid: u64,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Time,
-    /// Last change of the data.
+    /// Time of the last change of the data.
     pub mtime: Time,
-    /// Last change of the attributes.
+    /// Time of the last change of the attributes.
     pub ctime: Time,
 }
 
 impl Attributes {
-    /// The change attribute: a greater one after each change of data or attributes, since every store is seen through
+    /// The change attribute. It grows with each change of data or attributes, because every store is seen through
     /// `Advancing`.
     pub fn change(&self) -> u64 {
         self.ctime.change()
     }
 }
 
-/// What becomes of a time.
+/// How to set a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// Nothing.
+    /// Leave it.
     #[default]
     Keep,
-    /// It is set to the server's time.
+    /// Set it to the server's time.
     ServerTime,
-    /// It is set to this.
+    /// Set it to this time.
     To(Time),
 }
 
-/// The attributes to set; what is `None` or [`SetTime::Keep`] stays.
+/// The attributes to set. Those that are `None` or [`SetTime::Keep`] stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     /// Permissions.
@@ -219,7 +219,7 @@ pub struct SetAttributes {
     pub mtime: SetTime,
 }
 
-/// Rights that are asked about: bits of a mask, the same in NFS versions 3 and 4.
+/// The rights of ACCESS, as bits of a mask. They are the same in NFS versions 3 and 4.
 pub mod access {
     /// Read the data of a file, or a directory.
     pub const READ: u32 = 0x01;

@@ -1,6 +1,6 @@
-//! The attributes around a change. Of directories, and whatever else has no pages, those from before are only told if
-//! nothing else of ours can have changed the object between them and the change. A client that is told takes the change
-//! for its own and keeps what it has cached.
+//! The attributes before and after a change. For objects without pages, such as directories, the server reports those from
+//! before only if no other change through the server can have come in between. A client that gets them takes the change for
+//! its own and keeps what it has cached.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::store::{Attributes, ObjectId, Time};
 use crate::vfs::attributes::attributes;
 use crate::vfs::export::Export;
 
-/// What tells an object before a change from the object after it.
+/// The attributes by which a client tells the object before a change from the object after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
     /// Bytes in the file.
@@ -31,22 +31,22 @@ impl From<&Attributes> for Before {
     }
 }
 
-/// Attributes from before and after a change, where they are known.
+/// Attributes before and after a change, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Around {
-    /// Right before: nothing else came between these and the change.
+    /// Right before the change, with nothing in between.
     pub before: Option<Before>,
-    /// Right after.
+    /// Right after the change.
     pub after: Option<Attributes>,
 }
 
-/// Which objects without pages are being changed, in their entries or their attributes.
+/// The objects without pages whose entries or attributes are being changed.
 #[derive(Default)]
 pub(crate) struct Changes {
     under_way: Mutex<HashMap<ObjectId, UnderWay>>,
 }
 
-/// Changes of one object since there was last none under way.
+/// The changes of an object since none was last under way.
 #[derive(Default)]
 struct UnderWay {
     now: u32,
@@ -57,13 +57,13 @@ struct UnderWay {
 pub struct Change<'a> {
     export: &'a Export,
     object: ObjectId,
-    /// No other was under way at its beginning.
+    /// Whether no other change was under way at its beginning.
     first: bool,
     before: Option<Before>,
 }
 
 impl<'a> Change<'a> {
-    /// Begins: the attributes from before are taken.
+    /// Begins a change, and takes the attributes before it.
     pub fn begin(export: &'a Export, object: ObjectId) -> Self {
         let mut under_way = export.changes().under_way.lock();
         let ours = under_way.entry(object).or_default();
@@ -80,7 +80,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Ends: the attributes from after are taken.
+    /// Ends the change, and takes the attributes after it.
     pub fn end(self) -> Around {
         let after = attributes(self.export, self.object).ok();
         Around {
@@ -89,7 +89,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// No other change of the object came between its beginning and now.
+    /// Whether no other change of the object has come since its beginning.
     pub fn is_alone(&self) -> bool {
         let under_way = self.export.changes().under_way.lock();
         self.first

@@ -1,4 +1,4 @@
-//! What is known of an object, what a caller may do with it, and the attributes that it is given.
+//! Attributes of objects, and the rights of callers.
 
 use crate::store::{
     Attributes, Credential, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
@@ -9,7 +9,7 @@ use crate::vfs::export::Export;
 use crate::vfs::read::Effort;
 use crate::vfs::write::{Refused, set_attributes};
 
-/// As [`attributes`], if that takes no waiting. `None`: it does, or there is something to take note of.
+/// As [`attributes`], if it need not wait. `None` if it must, or if the attributes show an outside change.
 pub fn attributes_at_hand(
     export: &Export,
     object: ObjectId,
@@ -24,19 +24,18 @@ pub fn attributes_at_hand(
     }
 }
 
-/// Attributes as of now; an outside change that they show is taken note of. May block.
+/// The present attributes. Notes an outside change that they show. May block.
 pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
     export.promises().ask_to_look(object)?;
     let attributes = export.store().getattr(object)?;
     match change::seen(export, object, &attributes) {
-        // It took a while, and others may have gone on meanwhile.
+        // That took a while, in which others may have made further changes.
         true => export.store().getattr(object),
         false => Ok(attributes),
     }
 }
 
-/// Attributes of what a handle stands for, for a reply that refuses a call and can do without. `None` too if nothing may
-/// block.
+/// Attributes of a file handle's object, for a refusal in which they are optional. Also `None` if nothing may block.
 pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> Option<Attributes> {
     match effort {
         Effort::ResidentOnly => None,
@@ -44,7 +43,7 @@ pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> O
     }
 }
 
-/// Those bits of `mask` ([`crate::store::access`]) that the caller has. May block, unless attributes are at hand.
+/// The bits of `mask` ([`crate::store::access`]) that the caller has. May block, unless attributes are at hand.
 pub fn access(
     export: &Export,
     who: &Credential,
@@ -64,8 +63,8 @@ pub fn space(export: &Export, object: ObjectId) -> Result<Space, StoreError> {
     export.store().statfs(object)
 }
 
-/// As [`set_attributes`], for a caller that is told the attributes around it: those from before only where names can
-/// neither have come nor gone meanwhile.
+/// As [`set_attributes`], with the attributes around it for the caller. Those from before are left out if names may have
+/// come or gone meanwhile.
 pub fn set(
     export: &Export,
     who: &Credential,

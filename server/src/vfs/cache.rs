@@ -1,4 +1,4 @@
-//! The page cache: which frame of the arena holds which page, and which pages are handed out.
+//! The page cache: which frame of the arena holds which page, and to which pages references were issued.
 //!
 //! The life of a frame:
 //!
@@ -41,10 +41,10 @@ pub(crate) struct Cache {
     /// Frames before this one hold change counters.
     first: u32,
     free: Mutex<Free>,
-    /// Where pageout goes on.
+    /// Where pageout continues.
     hand: AtomicU32,
     counters: Arc<Counters>,
-    /// Set when the export is complete: the NIC holds the cache, not the other way round.
+    /// Set when the export is complete. It is weak, because the NIC holds the cache.
     nic: OnceLock<Weak<Nic>>,
     keys: Keys,
     metrics: Arc<Metrics>,
@@ -55,9 +55,9 @@ pub(crate) struct Cache {
 struct Frame {
     owner: Mutex<Option<Owner>>,
     grant: Grant,
-    /// The page came in and was not asked for since.
+    /// The page came in, and nobody has asked for it since.
     fresh: AtomicBool,
-    /// What was handed out last was paged out, rather than changed.
+    /// Whether the last page handed out was paged out, rather than changed.
     paged_out: AtomicBool,
 }
 
@@ -68,12 +68,12 @@ struct Owner {
     slot: usize,
 }
 
-/// What was handed out of a frame. Written and read under the page's lock.
+/// What was handed out of a frame. The page's lock guards it.
 #[derive(Default)]
 struct Grant {
     key: AtomicU64,
     epoch: AtomicU64,
-    /// `length << 32 | class`; 0: not handed out.
+    /// `length << 32 | class`, or 0 if nothing was handed out.
     extent: AtomicU64,
 }
 
@@ -109,21 +109,21 @@ impl Grant {
 
 struct Free {
     frames: Vec<FrameNumber>,
-    /// Hold no page, but are pinned still.
+    /// Frames without a page that are still pinned.
     limbo: Vec<FrameNumber>,
 }
 
-/// What CLOCK knows of a page's use.
+/// A page's use, as the CLOCK algorithm knows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heat {
-    /// It was not asked for yet.
+    /// Nobody has asked for it yet.
     fresh: bool,
-    /// It was used since the hand last came by.
+    /// It was used since the hand last passed.
     referenced: bool,
 }
 
 impl Cache {
-    /// A cache in all frames of `arena` that `counters` leaves over.
+    /// A cache in all frames of `arena` that the change counters leave.
     pub(crate) fn new(
         arena: Arc<Arena>,
         page: PageSize,
@@ -132,7 +132,7 @@ impl Cache {
         metrics: Arc<Metrics>,
     ) -> Self {
         let frames = arena.frames();
-        // Neighbours first: runs of a file then lie together in memory.
+        // In this order runs of a file lie together in memory.
         let free = (counter_frames..frames).rev().map(FrameNumber).collect();
         Self {
             arena,
@@ -151,7 +151,7 @@ impl Cache {
         }
     }
 
-    /// Tells the NIC of what is handed out from now on.
+    /// From now on, tells the NIC of issued references.
     pub(crate) fn set_nic(&self, nic: &Arc<Nic>) {
         let _ = self.nic.set(Arc::downgrade(nic));
     }
@@ -180,18 +180,18 @@ impl Cache {
         &self.metrics
     }
 
-    /// Frames that can hold pages.
+    /// Number of frames that can hold pages.
     pub(crate) fn capacity(&self) -> u32 {
         self.frames.len() as u32 - self.first
     }
 
-    /// Frames that hold pages, or are on the way to it.
+    /// Number of frames that hold pages or are about to.
     pub(crate) fn used(&self) -> u32 {
         let free = self.free.lock().frames.len() as u32;
         self.capacity().saturating_sub(free)
     }
 
-    /// Moves the hand of pageout to the next frame, and says where it was.
+    /// Moves the hand of pageout to the next frame, and returns the one where it was.
     pub(crate) fn advance_hand(&self) -> FrameNumber {
         let step = self.hand.fetch_add(1, Ordering::Relaxed);
         FrameNumber(self.first + step % self.capacity().max(1))
@@ -201,13 +201,13 @@ impl Cache {
         &self.frames[frame.0 as usize]
     }
 
-    /// A blank frame: unpublished, its bytes are anything. Pages out if need be. `None`: all are locked,
+    /// A blank frame, which is unpublished and contains any bytes. Pages out if need be. `None` if all frames are locked,
     /// pinned or in use.
     pub(crate) fn allocate(&self) -> Option<FrameNumber> {
         self.allocate_with(Effort::MayBlock)
     }
 
-    /// As [`Cache::allocate`]. A thread that polls looks at a few frames alone, and may find none where others are.
+    /// As [`Cache::allocate`], for a thread that polls. It looks at a few frames only, so it may miss others.
     pub(crate) fn allocate_with(&self, effort: Effort) -> Option<FrameNumber> {
         loop {
             let mut free = self.free.lock();
@@ -225,7 +225,7 @@ impl Cache {
         }
     }
 
-    /// Frees what is pinned no longer; false: nothing.
+    /// Frees frames that are no longer pinned. Returns whether there was one.
     fn leave_limbo(&self, free: &mut Free) -> bool {
         let Free { frames, limbo } = free;
         limbo.retain(|frame| {
@@ -238,7 +238,7 @@ impl Cache {
         !frames.is_empty()
     }
 
-    /// A frame of [`Cache::allocate`] that never came to hold a page.
+    /// Gives back a frame of [`Cache::allocate`] that never held a page.
     pub(crate) fn give_back(&self, frame: FrameNumber) {
         self.put_back(frame, self.arena.is_pinned(frame));
     }
@@ -252,7 +252,7 @@ impl Cache {
         }
     }
 
-    /// The page that is in a frame, for pageout: its leaf and its place there, unless someone is at it.
+    /// The page in a frame, for pageout: its leaf and its place there. `None` if someone uses it.
     pub(crate) fn owner(&self, frame: FrameNumber) -> Option<(Arc<Leaf>, usize)> {
         let owner = self.frame(frame).owner.try_lock()?;
         owner
@@ -260,7 +260,7 @@ impl Cache {
             .map(|owner| (Arc::clone(&owner.leaf), owner.slot))
     }
 
-    /// The page, which was nowhere, is in this blank frame from now on.
+    /// Puts the page, which was nowhere, into this blank frame.
     pub(crate) fn publish(&self, page: &mut PageLock<'_>, frame: FrameNumber) {
         let owner = Owner {
             leaf: Arc::clone(page.leaf()),
@@ -273,15 +273,15 @@ impl Cache {
         page.put(frame);
     }
 
-    /// Fetches what is looked at when so much of a frame is pinned, sent and touched, while other things are seen to.
+    /// Prefetches what pinning, sending and touching these bytes of a frame will read.
     pub(crate) fn prefetch(&self, frame: FrameNumber, offset: u32, length: u32) {
         odafs_fabric::memory::prefetch(&self.frame(frame).fresh);
         self.arena
             .prefetch(self.arena.address(frame) + u64::from(offset), length);
     }
 
-    /// The page was asked for. The first time does not count as a use that pageout heeds: a scan asks for each
-    /// page once, whether it was read ahead or not, and shall not drive out what is used again and again.
+    /// Notes that someone asked for the page. The first time does not count as a use for pageout. A scan asks for each
+    /// page once, and must not drive out pages that are used again and again.
     pub(crate) fn touch(&self, frame: FrameNumber) {
         let fresh = &self.frame(frame).fresh;
         if fresh.load(Ordering::Relaxed) {
@@ -291,7 +291,7 @@ impl Cache {
         }
     }
 
-    /// How much the page in a frame is used; it counts as unused from now on.
+    /// The use of the page in a frame, which counts as unused from now on.
     pub(crate) fn take_heat(&self, frame: FrameNumber) -> Heat {
         Heat {
             fresh: self.frame(frame).fresh.load(Ordering::Relaxed),
@@ -299,7 +299,7 @@ impl Cache {
         }
     }
 
-    /// The page was used so much where it was before.
+    /// Carries the use of a page over from its old frame.
     pub(crate) fn warm(&self, frame: FrameNumber, heat: Heat) {
         self.frame(frame).fresh.store(heat.fresh, Ordering::Relaxed);
         if heat.referenced {
@@ -307,7 +307,7 @@ impl Cache {
         }
     }
 
-    /// The page leaves its frame. References to it, if there were any, are worth nothing when this returns.
+    /// Removes the page from its frame. Its references are worthless when this returns.
     pub(crate) fn retire(&self, page: &mut PageLock<'_>, reason: Reason) {
         let Some(frame) = page.take() else { return };
         let pinned = self.arena.unpublish(frame);
@@ -317,7 +317,7 @@ impl Cache {
         self.put_back(frame, pinned);
     }
 
-    /// The page stays in its frame; references to it are worth nothing when this returns.
+    /// Revokes the references to a page that stays in its frame. They are worthless when this returns.
     pub(crate) fn revoke(&self, page: &PageLock<'_>, reason: Reason) {
         let Some(frame) = page.frame() else { return };
         if self.frame(frame).grant.is_given() {
@@ -326,8 +326,8 @@ impl Cache {
         }
     }
 
-    /// The page is about to be replaced, and counts as handed out until then; references to it are worth nothing when this
-    /// returns.
+    /// Revokes the references to a page that is about to be replaced, and that counts as handed out until then. They are
+    /// worthless when this returns.
     pub(crate) fn outdate(&self, page: &PageLock<'_>) {
         if let Some(frame) = page.frame()
             && self.frame(frame).grant.is_given()
@@ -336,7 +336,7 @@ impl Cache {
         }
     }
 
-    /// For after the stamp has moved.
+    /// What follows once the stamp has moved.
     fn withdraw(&self, frame: FrameNumber, reason: Reason) {
         if self.frame(frame).grant.clear() {
             let paged_out = &self.frame(frame).paged_out;
@@ -360,23 +360,23 @@ impl Cache {
         }
     }
 
-    /// Prepares a write in place: the page's frame, unpublished. `None` if the page is nowhere, handed out
-    /// or pinned.
+    /// Prepares a write in place, and returns the page's frame, which is then unpublished. `None` if the page is nowhere,
+    /// handed out or pinned.
     pub(crate) fn unpublish_unshared(&self, page: &PageLock<'_>) -> Option<FrameNumber> {
         let frame = page.frame()?;
         if self.frame(frame).grant.is_given() || self.arena.is_pinned(frame) {
             return None;
         }
         if self.arena.unpublish(frame) {
-            // Pinned in between. Nobody can pin it any more; it is as good as before until it is retired.
+            // It was pinned in between. Nobody can pin it any more, and it stays valid until it is retired.
             self.arena.publish(frame);
             return None;
         }
         Some(frame)
     }
 
-    /// A reference to a page that is in memory, for readers of the file's class. The caller holds the file's
-    /// gate and has admitted the session to the class.
+    /// A reference to a resident page, for readers of the file's class. The caller holds the file's gate and has admitted
+    /// the session to the class.
     pub(crate) fn reference(&self, page: &PageLock<'_>, facts: &Facts) -> Option<PageReference> {
         let frame = page.frame()?;
         let class = facts.class?;
@@ -394,7 +394,7 @@ impl Cache {
                 if length == 0 {
                     return None;
                 }
-                // Under the page's lock, so that it is the epoch of this frame and this content.
+                // The page's lock makes sure that this is the epoch of this frame and this content.
                 let (key, epoch) = (self.keys.next(), self.arena.current_epoch());
                 grant.store(key, epoch, length, class);
                 let entry = TptEntry {
@@ -430,7 +430,7 @@ impl PageCache for Cache {
         handle.0 < COUNTER_HANDLES
     }
 
-    /// Called by NIC engines: tries locks, never waits for one.
+    /// Engines call this, so it tries locks and never waits for one.
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
         if handle.0 >= COUNTER_HANDLES {
             return self.counters.fault(handle);

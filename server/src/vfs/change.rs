@@ -1,23 +1,26 @@
-//! Changes from outside, and how they are told from our own.
+//! Outside changes, and how the server tells them from its own.
 //!
-//! After each change of our own the store's attributes are recorded (size, times, mode, owner). Whatever differs
-//! from that later was someone else: the file's gate is closed, its pages are dropped with all references, the
-//! change counter moves. Files under a watch are looked at when the store reports something; the others at
-//! LOOKUP and GETATTR, before reads, and every second.
+//! After each of its own changes the server records the store's attributes (size, times, mode, owner). Any later difference
+//! comes from someone else. The server then closes the file's gate, drops its pages with all references, and moves the
+//! change counter. It looks at files under a watch when the store reports something, and at others at LOOKUP and GETATTR,
+//! before reads, and every second.
 //!
-//! A write of our own looks at the attributes right before it and right after it (`Recording`), and only what was
-//! as recorded before is recorded after.
+//! A write of the server looks at the attributes right before and right after it (`Recording`). The later look records only
+//! attributes that were as recorded before.
 //!
-//! A writer sets the file's times before it copies the bytes, and is reported when both are done. A look in between sees
-//! an outside change, and a fill after it may read old bytes. So the report counts even if the attributes say nothing new,
-//! unless it is of a write of our own (`Reports`): the pages are dropped again, and the file is shown
-//! with later times.
+//! Another writer sets the file's times before it copies the bytes, and the report comes after both. A look in between
+//! sees an outside change, and a fill after that look may read old bytes. So the report counts even if the attributes
+//! show nothing new, unless it is of a write of the server (`Reports`). The pages are dropped again, and the file is
+//! shown with later times.
 //!
-//! What this cannot see: an outside change between these two looks, if size, mode and owner are the same (the time of
-//! one `pwrite`); one in the same tick of the file system's clock as our record; writes through a mapping, until
-//! their times are updated; changes that set the times back on a file system without a change time; of an outside write
-//! that goes on for more than two seconds, what was filled in the meantime, if the file has no watch or we write to it
-//! ourselves.
+//! The server cannot see these:
+//!
+//! - an outside change between the two looks (the time of one `pwrite`), if size, mode and owner stay the same;
+//! - one in the same tick of the file system's clock as the record;
+//! - writes through a mapping, until their times are updated;
+//! - changes that set the times back on a file system without a change time;
+//! - pages filled during an outside write of more than two seconds, if the file has no watch or the server writes to it,
+//!   too.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -32,10 +35,10 @@ use crate::vfs::file::{File, Leaf, PageLock, Standing};
 use crate::vfs::metrics::Reason;
 use crate::vfs::read::{Effort, ReadFailed};
 
-/// How long attributes of a file without a watch are taken for current.
+/// How long attributes of a file without a watch count as current.
 const UNWATCHED_AGE_MAX: Nanos = Nanos::from_secs(1);
 
-/// Before a read: attributes of a file without a watch must not be too old.
+/// To be called before a read. Checks the attributes of a file without a watch if they are too old.
 pub(crate) fn recheck_unwatched(
     export: &Export,
     file: &Arc<File>,
@@ -50,18 +53,18 @@ pub(crate) fn recheck_unwatched(
     }
 }
 
-/// Compares the store's attributes with those recorded, and takes note of an outside change. May block.
+/// Compares the store's attributes with those recorded, and notes an outside change. May block.
 pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
     let now = clock::now();
     if is_as_recorded(export, file) {
         if !file.is_watched() && file.reports().others_may_be_at_it(now) {
-            // Nothing will say when they are through.
+            // Nothing will report the end of that change.
             return drop_again(export, file);
         }
         file.set_checked(now);
         return Ok(());
     }
-    // Perhaps it is a change of our own, not recorded yet: whoever makes it is inside of the gate.
+    // It may be a change of the server that is not recorded yet. Whoever makes it is inside of the gate.
     look(export, file, |seen| !is_same(seen, &file.attributes()))
 }
 
@@ -71,7 +74,7 @@ fn is_as_recorded(export: &Export, file: &Arc<File>) -> bool {
     seen.is_ok_and(|seen| is_same(&seen, &file.attributes()))
 }
 
-/// The store has reported that something was written to the file. May block.
+/// Handles the store's report that something was written to the file. May block.
 fn written(export: &Export, file: &Arc<File>) -> Result<(), Status> {
     let own = file.reports().is_own();
     if !is_as_recorded(export, file) {
@@ -92,7 +95,7 @@ fn written(export: &Export, file: &Arc<File>) -> Result<(), Status> {
     }
 }
 
-/// Someone else has changed the file, and perhaps went on after that was taken note of.
+/// Someone else has changed the file, and may have continued after that was noted.
 fn drop_again(export: &Export, file: &Arc<File>) -> Result<(), Status> {
     export.times().changed_by_others(file.object());
     let now = clock::now();
@@ -112,7 +115,7 @@ pub(crate) fn take_note(export: &Export, file: &Arc<File>) -> Result<(), Status>
     look(export, file, |_| true)
 }
 
-/// Closes the gate and looks at the store's attributes: do they show an outside change?
+/// Closes the gate, and returns whether the store's attributes show an outside change.
 fn look(
     export: &Export,
     file: &Arc<File>,
@@ -142,7 +145,7 @@ fn look(
     }
 }
 
-/// Whether nobody has changed the file between the two.
+/// Whether nobody has changed the file between the two looks.
 pub(crate) fn is_same(a: &Attributes, b: &Attributes) -> bool {
     let content = |of: &Attributes| (of.size, of.mtime, of.ctime);
     content(a) == content(b) && rights(a) == rights(b)
@@ -184,7 +187,7 @@ pub(crate) fn absorb_own(
     asked: Option<u64>,
 ) {
     let Some(after) = after else {
-        // Nobody knows what it is like now.
+        // The state of the file is unknown.
         drop_pages(export, file, 0, Reason::Size);
         revoke_counter(export, file);
         file.counter().bump();
@@ -230,7 +233,7 @@ pub(crate) fn absorb_bytes(
 /// What the store holds may not be what was written to it: everything is read anew.
 pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
     let _closed = file.close();
-    // What clients keep under a promise may be lost as well.
+    // Data that clients keep under a promise may be lost as well.
     export.promises().broken(file.object());
     drop_pages(export, file, 0, Reason::Write);
     revoke_counter(export, file);
@@ -248,13 +251,13 @@ fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reas
     file.counter().bump();
 }
 
-/// Takes the pages from `first` on out of memory. The caller has closed the gate.
+/// Removes the pages from `first` on from memory. The caller has closed the gate.
 fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
     let retire = |page: &mut PageLock<'_>| export.cache().retire(page, reason);
     for_pages(file, first..=u64::MAX, retire);
 }
 
-/// Makes all references to pages of the file worth nothing. The caller has closed the gate.
+/// Makes all references to pages of the file worthless. The caller has closed the gate.
 fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
     let revoke = |page: &mut PageLock<'_>| export.cache().revoke(page, reason);
     for_pages(file, 0..=u64::MAX, revoke);
@@ -288,7 +291,7 @@ pub(crate) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// To be called right before the store's write.
+    /// To be called right before the write of the store.
     pub(crate) fn begin(export: &'a Export, file: &'a Arc<File>) -> Self {
         let one = file.recording.lock();
         let seen = export.store().getattr(file.object());
@@ -323,7 +326,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Writing may clear the set-id bits; the permission bits stay as they are.
+/// Writing may clear the set-id bits. The permission bits stay.
 fn is_same_class(a: &Attributes, b: &Attributes) -> bool {
     (a.uid, a.gid, a.mode & 0o1777) == (b.uid, b.gid, b.mode & 0o1777)
 }
@@ -375,7 +378,7 @@ pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) -
     file.is_some()
 }
 
-/// Waits for reports of outside changes and acts on them. For one thread at a time.
+/// Waits for reports of outside changes and handles them. Only one thread may call it at a time.
 pub fn observe(export: &Export, timeout: Duration) {
     // In an order of its own, so that a run of the simulator can be repeated; and whether it was written.
     let mut changed = BTreeMap::new();
@@ -400,7 +403,7 @@ pub fn observe(export: &Export, timeout: Duration) {
             }
         }
     }
-    // Our own writes are reported too, each one: once for each file is enough.
+    // Each write of the server is reported, too. One look for each file is enough.
     for (object, is_written) in changed {
         if let Some(file) = export.live(object) {
             let _ = match is_written {
@@ -426,7 +429,7 @@ fn end_watch(export: &Export, file: &Arc<File>) {
     file.counter().bump();
 }
 
-/// Looks at the files that have no watch.
+/// Checks the files without a watch.
 pub fn check_unwatched(export: &Export) {
     let now = clock::now();
     let mut files = export.live_files();

@@ -1,4 +1,4 @@
-//! Reader classes: who may read, numbered by content.
+//! Reader classes: numbers for the kinds of files that the same callers may read.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,17 @@ use odafs_nic::capability::ReaderClass;
 
 use crate::store::Attributes;
 
-/// Owner, group and permission bits: what [`crate::store::may_read`] goes by.
-type Content = (u32, u32, u32);
+/// The tag of the export, whose rules may give a caller other ids than those of another export; owner, group and permission
+/// bits, by which [`crate::store::may_read`] decides.
+type Content = (u16, u32, u32, u32);
 
-/// A number as long as its content may bear it: held by each file that has it.
+/// The number of a class. Each file of the class holds it, so that it keeps its meaning.
 #[derive(Debug)]
 pub(crate) struct Class(pub ReaderClass);
 
-/// Gives every content a number. When there is none left, those that no file holds are given back: references of such
-/// a class are worth nothing by then, since a file's are revoked before it changes its class or goes. Sessions must
-/// not be admitted to a number before it has another content.
+/// Gives every content a number. When none is left, the numbers that no file holds become free. References of such a
+/// class are worthless by then, because a file's references are revoked before it changes its class or goes. Sessions
+/// must be expelled from a number before it gets another content.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     known: RwLock<Known>,
@@ -27,34 +28,35 @@ pub(crate) struct Classes {
 struct Known {
     by_content: HashMap<Content, Arc<Class>>,
     free: Vec<ReaderClass>,
-    /// Numbers below this have been given.
+    /// All numbers below this have been given.
     given: u32,
-    /// When numbers were last given back, or none could be.
+    /// The time of the last attempt to free numbers.
     swept: Option<Nanos>,
 }
 
-/// To give numbers back takes a look at each.
+/// The least time between two attempts, which look at every number.
 const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
 
 impl Classes {
-    /// The class of files with these attributes (that have no ACL). `None` when all numbers are held: such files
-    /// are not handed out. `expel` is told the numbers that are about to be given back.
+    /// The class of files of this export with these attributes (and without an ACL). `None` if all numbers are held, so
+    /// that no references to such files are issued. `expel` gets the numbers that are about to be freed.
     pub(crate) fn of(
         &self,
+        tag: u16,
         attributes: &Attributes,
         expel: impl FnOnce(&[ReaderClass]),
     ) -> Option<Arc<Class>> {
-        self.find(attributes).or_else(|| {
+        self.find(tag, attributes).or_else(|| {
             let unheld = self.known.write().unheld()?;
             expel(&unheld);
             self.known.write().free.extend(unheld);
-            self.find(attributes)
+            self.find(tag, attributes)
         })
     }
 
-    /// As [`Classes::of`], of the numbers that are left: waits for nothing.
-    pub(crate) fn find(&self, attributes: &Attributes) -> Option<Arc<Class>> {
-        let content = (attributes.uid, attributes.gid, attributes.mode & 0o777);
+    /// As [`Classes::of`], of the free numbers only. Waits for nothing.
+    pub(crate) fn find(&self, tag: u16, attributes: &Attributes) -> Option<Arc<Class>> {
+        let content = (tag, attributes.uid, attributes.gid, attributes.mode & 0o777);
         let known = self.known.read();
         if let Some(class) = known.by_content.get(&content) {
             return Some(Arc::clone(class));
@@ -72,7 +74,7 @@ impl Classes {
         Some(class)
     }
 
-    /// How many numbers have a content.
+    /// How many numbers are in use.
     pub(crate) fn count(&self) -> usize {
         self.known.read().by_content.len()
     }
@@ -91,8 +93,8 @@ impl Known {
         })
     }
 
-    /// Takes away the numbers that nobody holds: while this is locked nobody comes to hold one. `None`: it is too
-    /// soon to look again.
+    /// Takes the numbers that nobody holds. While this is locked, nobody can begin to hold one. `None` if it is too soon
+    /// to look again.
     fn unheld(&mut self) -> Option<Vec<ReaderClass>> {
         let now = clock::now();
         if self
@@ -111,7 +113,7 @@ impl Known {
         if unheld.is_empty() {
             tracing::warn!(
                 classes = self.by_content.len(),
-                "files of too many owners, groups and modes are in use: those of further ones cannot be read directly"
+                "files of too many owners, groups and modes are in use: files with further ones cannot be read directly"
             );
         } else {
             tracing::info!(given_back = unheld.len(), "reader classes had run out");
@@ -152,7 +154,7 @@ mod tests {
         let classes = Classes::default();
         let of = |uid| {
             let mut expelled = Vec::<ReaderClass>::new();
-            let class = classes.of(&owned_by(uid), |free| expelled.extend(free));
+            let class = classes.of(0, &owned_by(uid), |free| expelled.extend(free));
             (class, expelled.len())
         };
         let held: Vec<_> = (0..10).map(|uid| of(uid).0.expect("a number")).collect();
@@ -171,9 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn files_of_two_exports_are_never_of_one_class() {
+        let classes = Classes::default();
+        let of = |tag| classes.of(tag, &owned_by(5), |_| {}).expect("a number").0;
+        assert_ne!(of(1), of(2));
+        assert_eq!(of(1), of(1));
+    }
+
+    #[test]
     fn there_are_no_more_than_there_are() {
         let classes = Classes::default();
-        let of = |uid| classes.of(&owned_by(uid), |free| assert!(free.is_empty()));
+        let of = |uid| classes.of(0, &owned_by(uid), |free| assert!(free.is_empty()));
         let held: Vec<_> = (0..ReaderClass::COUNT_MAX).map(&of).collect();
         assert!(held.iter().all(Option::is_some));
         assert!(of(ReaderClass::COUNT_MAX).is_none());
@@ -197,7 +207,7 @@ mod tests {
         let classes = world.export.classes();
         for uid in 1..=ReaderClass::COUNT_MAX {
             let expel = |free: &[ReaderClass]| nic.expel(free);
-            assert!(classes.of(&owned_by(uid), expel).is_some());
+            assert!(classes.of(0, &owned_by(uid), expel).is_some());
         }
         assert!(!client.session.nic().admits(class));
         let second = world.file("b", &[2; 4096]);
@@ -210,7 +220,7 @@ mod tests {
         let world = World::new(64);
         let (classes, nic) = (world.export.classes(), world.export.nic().expect("direct"));
         let held: Vec<_> = (0..ReaderClass::COUNT_MAX)
-            .map(|uid| classes.of(&owned_by(5000 + uid), |_| {}))
+            .map(|uid| classes.of(0, &owned_by(5000 + uid), |_| {}))
             .collect();
         let file = world.file("a", &[1; 4096]);
         world.read(&file, 0, 4096);
@@ -220,7 +230,7 @@ mod tests {
         drop(held);
         clock::sleep(SWEEP_EVERY);
         let other = owned_by(1);
-        assert!(classes.of(&other, |free| nic.expel(free)).is_some());
+        assert!(classes.of(0, &other, |free| nic.expel(free)).is_some());
         assert!(client.reference(&file, 0).is_some());
     }
 }

@@ -91,7 +91,7 @@ fn copy_within(
             break;
         }
     }
-    if export.store().wants_sync() {
+    if export.wants_sync(to.file.object()) {
         sync(export, to.file, true)?;
     }
     export.metrics().writes.increment();

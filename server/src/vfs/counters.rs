@@ -1,11 +1,11 @@
-//! Change counters: one `u64` for each live file, in frames of the arena that are set aside for them, so
-//! that clients can read them directly.
+//! Change counters: one `u64` for each live file, in frames of the arena that are reserved for them, so that clients can
+//! read them directly.
 //!
-//! All values come from one clock that only grows, over all server lives. So no value is ever seen twice,
-//! not even where a slot has passed from one file to another.
+//! All values come from one clock that only grows, over all lives of the server. So no value occurs twice, even if a slot
+//! has passed from one file to another.
 
 use std::collections::HashMap;
-// Not the simulator's: the arena's words are memory that other processes map.
+// Not the simulator's atomics, because other processes map the arena's words.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use odafs_common::exception::Exception;
@@ -18,19 +18,19 @@ use odafs_nic::tpt::TptEntry;
 
 use crate::vfs::keys::Keys;
 
-/// A word of shared memory: never the simulator's own kind of atomic.
+/// A word of shared memory, which is never one of the simulator's atomics.
 type Word = std::sync::atomic::AtomicU64;
 
-/// Handles from here on are those of change counters; below are pages.
+/// Handles from here on are of change counters, and those below are of pages.
 pub(crate) const COUNTER_HANDLES: u32 = 1 << 31;
-/// Bytes of a counter.
+/// Size of a counter in bytes.
 const COUNTER_BYTES: u32 = 8;
 
 /// All change counters of an export.
 pub(crate) struct Counters {
     arena: Arc<Arena>,
     page: PageSize,
-    /// The first frames of the arena are ours.
+    /// The first frames of the arena hold the counters.
     frames: u32,
     clock: AtomicU64,
     slots: Mutex<Slots>,
@@ -60,7 +60,7 @@ impl Counters {
         }
     }
 
-    /// Files that can have a counter for clients to read.
+    /// Number of files whose counters clients can read.
     pub(crate) fn capacity(&self) -> u32 {
         self.frames * self.per_frame()
     }
@@ -85,7 +85,7 @@ impl Counters {
         self.clock.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A new file's counter; out of clients' reach if all slots are taken.
+    /// A counter for a new file. If all slots are taken, clients cannot read it.
     pub(crate) fn new_counter(self: &Arc<Self>) -> Counter {
         let mut slots = self.slots.lock();
         let slot = slots.returned.pop().or_else(|| {
@@ -105,7 +105,7 @@ impl Counters {
         counter
     }
 
-    /// What the NIC, which has lost its entry, shall know of a counter's handle for this once.
+    /// The entry of a counter's handle for the NIC, which has lost its own.
     pub(crate) fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
         let granted = self.granted.try_lock().ok_or(Exception::Busy)?;
         let slot = handle.0.wrapping_sub(COUNTER_HANDLES);
@@ -113,11 +113,11 @@ impl Counters {
     }
 }
 
-/// The change counter of one file. Its slot goes back when it is dropped.
+/// The change counter of a file. Dropping it frees its slot.
 pub(crate) struct Counter {
     counters: Arc<Counters>,
     slot: Option<u32>,
-    /// Where the value is if there was no slot.
+    /// The value if there was no slot.
     private: Word,
 }
 
@@ -129,13 +129,13 @@ impl Counter {
         }
     }
 
-    /// The present value; each change of the file makes it another one.
+    /// The present value. Each change of the file changes it.
     pub(crate) fn value(&self) -> u64 {
         self.word().load(Ordering::Acquire)
     }
 
-    /// Gives it a value that no counter ever had. Two at once may leave the lower one: what counts is that
-    /// it differs from all before.
+    /// Gives it a value that no counter ever had. Of two changes at the same time, the lower value may stay, since it
+    /// differs from all earlier ones, too.
     pub(crate) fn bump(&self) {
         self.word().store(self.counters.next(), Ordering::SeqCst);
     }
@@ -172,8 +172,8 @@ impl Counter {
         })
     }
 
-    /// References to it are worth nothing when this returns. `forget` tells the NIC: no stamp does, so what it knows
-    /// of counters changes under our lock alone.
+    /// Makes references to it worthless. `forget` tells the NIC, since no stamp protects counters. The NIC's entries of
+    /// counters therefore change only under this lock.
     pub(crate) fn revoke(&self, forget: impl FnOnce(Handle)) {
         let Some(slot) = self.slot else { return };
         let mut granted = self.counters.granted.lock();
@@ -185,10 +185,10 @@ impl Counter {
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        // Whoever still reads the slot sees a change.
+        // A client that still reads the slot sees a change.
         self.bump();
         if let Some(slot) = self.slot {
-            // Whoever let the file go has revoked it, so the NIC knows nothing of it.
+            // It was revoked when the file was let go, so the NIC has no entry of it.
             self.counters.granted.lock().remove(&slot);
             self.counters.slots.lock().returned.push(slot);
         }

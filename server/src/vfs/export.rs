@@ -1,6 +1,7 @@
 //! An export: one store and the page cache in front of it.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use odafs_common::direct::Feedback;
 use odafs_common::page::PageSize;
@@ -22,7 +23,7 @@ use crate::vfs::counters::Counters;
 use crate::vfs::feedback::Pulse;
 use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
-use crate::vfs::handle::{HandleBytes, HandleMaker};
+use crate::vfs::handle::{self, HandleBytes, HandleMaker};
 use crate::vfs::handles::{Handles, Known};
 use crate::vfs::locks::Locks;
 use crate::vfs::metrics::Metrics;
@@ -33,18 +34,18 @@ use crate::vfs::sessions::Sessions;
 /// Whether clients may read pages directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// No: sessions are refused.
+    /// No. Sessions are refused.
     Off,
     /// Through the NIC, which checks every request.
     #[default]
     Guarded,
-    /// On one host trusted clients from the memory itself; the others, and all of other machines, guarded.
+    /// On this host, trusted clients read the memory itself. All others read guarded.
     Auto,
-    /// The same, and clients of other machines from the memory itself too.
+    /// The same, and clients of other machines read the memory itself, too.
     OneSided,
 }
 
-/// What an export is made of.
+/// The options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportConfig {
     /// Name, such as `/`.
@@ -53,19 +54,18 @@ pub struct ExportConfig {
     pub others: Vec<String>,
     /// Direct reads.
     pub direct: Direct,
-    /// The most bytes that one fill reads from the store; rounded down to whole pages, at least one.
+    /// The most bytes that one fill reads from the store, rounded down to whole pages, but at least one page.
     pub read_ahead_bytes: u32,
-    /// Change counters begin above this: above all of earlier server lives.
+    /// Change counters begin above this number, which is above those of all earlier lives.
     pub change_base: u64,
     /// The NIC.
     pub nic: NicConfig,
-    /// The key of the MAC in file handles. By default one that nobody knows and that is gone with the export: handles then
-    /// do not outlive it.
+    /// The key of the MAC in file handles. By default it is random and ends with the export, as then do its file handles.
     pub handle_key: HandleKey,
 }
 
 impl ExportConfig {
-    /// All names by which clients know it, or a part of it, as an export.
+    /// All names under which clients can mount it or a part of it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let others = self.others.iter().map(String::as_str);
         std::iter::once(self.name.as_str()).chain(others)
@@ -96,10 +96,12 @@ pub struct Export {
     nic: Option<Arc<Nic>>,
     shards: [Shard; Export::SHARDS],
     live: AtomicUsize,
-    /// When there are more live files than this, those without pages are let go.
+    /// Beyond this many live files, those without pages are let go.
     live_max: AtomicUsize,
     handles: Handles,
     naming: HandleMaker,
+    /// Whether the store is a table of exports.
+    is_table: bool,
     classes: Classes,
     sessions: Sessions,
     changes: Changes,
@@ -113,7 +115,7 @@ pub struct Export {
 /// A part of the live files.
 #[derive(Default)]
 struct Shard {
-    /// Held while a file is made or let go, so that no watch ends after a new one has begun.
+    /// Held while a file is made or let go, so that no old watch ends after a new one has begun.
     making: Mutex<()>,
     files: RwLock<HashMap<ObjectId, Arc<File>>>,
 }
@@ -157,6 +159,7 @@ impl Export {
             nic
         });
         let naming = HandleMaker::new(&config.handle_key, store.number());
+        let is_table = !store.tags().is_empty();
         let times = Arc::new(Advancing::new(store));
         Self {
             config,
@@ -169,6 +172,7 @@ impl Export {
             live_max: AtomicUsize::new(live_max),
             handles: Handles::new(),
             naming,
+            is_table,
             classes: Classes::default(),
             sessions: Sessions::default(),
             changes: Changes::default(),
@@ -220,12 +224,12 @@ impl Export {
         self.cache.metrics()
     }
 
-    /// Regular files that are kept in mind.
+    /// Number of live files.
     pub fn live_count(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// What was promised of its files.
+    /// The promises to clients about its files.
     pub fn promises(&self) -> &Promises {
         &self.promises
     }
@@ -243,12 +247,12 @@ impl Export {
         &self.classes
     }
 
-    /// Changes of objects without pages that are under way.
+    /// The changes under way of objects without pages.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// What clients have locked, by any protocol.
+    /// The locks of clients, by any protocol.
     pub fn locks(&self) -> &Arc<Locks> {
         &self.locks
     }
@@ -263,12 +267,12 @@ impl Export {
         pages.min(self.cache.capacity() / 4).max(1)
     }
 
-    /// The word on the cache that rides on replies.
+    /// The feedback on the cache in replies.
     pub fn feedback(&self) -> Feedback {
         self.pulse.feedback()
     }
 
-    /// To be called every second or so: takes the cache's pulse for [`Export::feedback`].
+    /// Measures the cache for [`Export::feedback`]. To be called about every second.
     pub fn tick(&self, now: Nanos) {
         self.pulse.take(now, self.metrics());
         if let Some(nic) = &self.nic {
@@ -276,8 +280,8 @@ impl Export {
         }
     }
 
-    /// What a handle stands for. Remembered: a handle seen before costs no MAC. BADHANDLE, STALE, or
-    /// [`ReadFailed::NotResident`] if it was not seen before and nothing may block.
+    /// The object of a file handle. It is remembered, so that a known handle costs no MAC. BADHANDLE, STALE, or
+    /// [`ReadFailed::NotResident`] if the handle is unknown and nothing may block.
     pub fn resolve(&self, handle: &[u8], effort: Effort) -> Result<ObjectId, ReadFailed> {
         match self.handles.get(handle) {
             Some(Known::Object(object)) => return Ok(object),
@@ -297,13 +301,35 @@ impl Export {
         Ok(object)
     }
 
-    /// The object that a handle was made for, whether it is still there or not.
+    /// The object for which a file handle was made, whether it still exists or not.
     pub fn named(&self, handle: &[u8]) -> Result<ObjectId, Status> {
         self.naming.open(handle)
     }
 
-    /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file. Its attributes are
-    /// those that the caller may see.
+    /// Whether it is a table of exports.
+    pub fn is_table(&self) -> bool {
+        self.is_table
+    }
+
+    /// The tag of the export of a table to which an object belongs. 0 is the table itself, and everything in a store that
+    /// is no table.
+    pub fn tag_of(&self, object: ObjectId) -> u16 {
+        match self.is_table {
+            true => (object.generation >> 48) as u16,
+            false => 0,
+        }
+    }
+
+    /// As [`Self::tag_of`], of what a handle names. Before the handle is resolved this is what the caller says.
+    pub fn tag_of_handle(&self, handle: &[u8]) -> u16 {
+        match self.is_table {
+            true => handle::tag(handle),
+            false => 0,
+        }
+    }
+
+    /// The live file of a file handle. Fails like [`Self::resolve`], and with INVAL or ISDIR if it is no regular file. Its
+    /// attributes are those that the caller may see.
     pub fn file_of_handle(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
         let file = self.file_as_named(handle, effort)?;
         self.promises.look(file.object(), effort)?;
@@ -318,7 +344,7 @@ impl Export {
             return Err(ReadFailed::NotResident);
         }
         let file = self.file(self.resolve(handle, effort)?)?;
-        // Only under its own name, which `reclaim` can take away again.
+        // Only under the file's own handle, which `reclaim` can remove again.
         if **file.handle() == *handle {
             self.handles
                 .insert(handle, Known::File(Arc::downgrade(&file)));
@@ -331,14 +357,14 @@ impl Export {
         self.store.root()
     }
 
-    /// What a client keeps to name an object.
+    /// The file handle of an object.
     pub fn handle(&self, object: ObjectId) -> HandleBytes {
         self.naming.make(object)
     }
 
-    /// So much is written and not synced that whoever writes shall sync right away.
-    pub fn wants_sync(&self) -> bool {
-        self.store.wants_sync()
+    /// Whether so much is written and not synced that a writer to this file is to sync at once.
+    pub fn wants_sync(&self, object: ObjectId) -> bool {
+        self.store.wants_sync(object)
     }
 
     fn shard(&self, object: ObjectId) -> &Shard {
@@ -346,12 +372,12 @@ impl Export {
         &self.shards[(mixed >> 60) as usize % Self::SHARDS]
     }
 
-    /// The file, if it is kept in mind.
+    /// The file, if it is live.
     pub(crate) fn live(&self, object: ObjectId) -> Option<Arc<File>> {
         self.shard(object).files.read().get(&object).cloned()
     }
 
-    /// All that are kept in mind.
+    /// All live files.
     pub(crate) fn live_files(&self) -> Vec<Arc<File>> {
         let mut files = Vec::with_capacity(self.live_count());
         for shard in &self.shards {
@@ -360,7 +386,7 @@ impl Export {
         files
     }
 
-    /// The live file of an object; made if need be. May block.
+    /// The live file of an object, which is made if need be. May block.
     pub fn file(&self, object: ObjectId) -> Result<Arc<File>, Status> {
         if let Some(file) = self.live(object) {
             return Ok(file);
@@ -387,7 +413,7 @@ impl Export {
             _ => return Err(Status::Inval.into()),
         }
         let handle = self.handle(object);
-        // The watch first: what happens after the attributes were looked at is reported.
+        // The watch comes first, so that changes after the look are reported.
         let watched = self.store.watch(object);
         let now = clock::now();
         let attributes = self.store.getattr(object).inspect_err(|_| {
@@ -398,12 +424,13 @@ impl Export {
         Ok(File::new(object, handle, facts, counter, watched, now))
     }
 
-    /// What follows from attributes. Asks the store about ACLs.
+    /// The facts that follow from attributes. Asks the store about ACLs.
     pub(crate) fn facts_of(&self, object: ObjectId, attributes: Attributes) -> Judged {
         let mode_decides = self.store.mode_decides(object).unwrap_or(false);
         let nic = self.nic.as_ref().filter(|_| mode_decides);
         let hold = nic.and_then(|nic| {
-            let class = self.classes.of(&attributes, |free| nic.expel(free));
+            let tag = self.tag_of(object);
+            let class = self.classes.of(tag, &attributes, |free| nic.expel(free));
             if class.is_none() {
                 self.metrics().classes_short.increment();
             }
@@ -419,21 +446,22 @@ impl Export {
         }
     }
 
-    /// The class of a file that had none when it was last looked at, in case there are some again. The caller shares
-    /// the file's gate from before `facts` were taken.
+    /// The class of a file. If it had none when `facts` were taken, it gets one if there are free numbers now. The caller
+    /// has shared the file's gate since before then.
     pub(crate) fn class_of(&self, file: &File, facts: &Facts) -> Option<ReaderClass> {
         facts.class.or_else(|| {
             self.nic.as_ref().filter(|_| facts.mode_decides)?;
-            file.set_class(self.classes.find(&facts.attributes)?)
+            let tag = self.tag_of(file.object());
+            file.set_class(self.classes.find(tag, &facts.attributes)?)
         })
     }
 
-    /// Kinds of owners, groups and modes that files in use, or lately in use, have.
+    /// Number of reader classes in use, or in use lately.
     pub fn reader_classes(&self) -> usize {
         self.classes.count()
     }
 
-    /// The file is gone for good: nobody shall find it any more.
+    /// Forgets a file that is gone for good, so that nobody finds it any more.
     pub(crate) fn forget(&self, file: &Arc<File>) {
         let shard = self.shard(file.object());
         let _making = shard.making.lock();
@@ -450,8 +478,8 @@ impl Export {
         }
     }
 
-    /// Lets go of files that have no pages and that nobody is at. The next time comes when there are a quarter
-    /// more than remain.
+    /// Lets go of files that have no pages and that nobody uses. The next time comes when there are a quarter more than
+    /// remain now.
     fn reclaim(&self) {
         for shard in &self.shards {
             let _making = shard.making.lock();
@@ -475,8 +503,8 @@ impl Export {
         self.live_max.store(next, Ordering::Relaxed);
     }
 
-    /// With the file's shard locked and its handle forgotten nobody can come by the file but through an `Arc`
-    /// of it, and the shard's is the only one.
+    /// Whether nobody uses the file. While its shard is locked and its handle forgotten, the file can be reached only
+    /// through an `Arc` of it, and the shard's must be the only one.
     fn is_idle(&self, file: &Arc<File>) -> bool {
         if !file.is_empty() || Arc::strong_count(file) != 1 {
             return false;
@@ -490,8 +518,8 @@ impl Export {
         idle
     }
 
-    /// Whether references to a file's pages may be issued: outside changes must be reported, or looked for in
-    /// time, and nobody may change it unseen.
+    /// Whether references to a file's pages may be issued. Outside changes must be reported, or looked for in time, and
+    /// nobody may change the file unseen.
     pub(crate) fn hands_out(&self, file: &File) -> bool {
         self.nic.is_some()
             && self.promises.alone_for(file.object()).is_none()
@@ -503,7 +531,7 @@ impl Export {
         self.verifier.load(Ordering::SeqCst).to_be_bytes()
     }
 
-    /// Unstable data may have been lost.
+    /// Changes the write verifier, because unstable data may have been lost.
     pub(crate) fn change_verifier(&self) {
         let old = self.verifier.load(Ordering::SeqCst);
         let mut new = entropy::word();
@@ -513,14 +541,21 @@ impl Export {
         self.verifier.store(new, Ordering::SeqCst);
     }
 
-    /// Ends a session. False: there was none.
+    /// Ends a session. Returns whether there was one.
     pub(crate) fn close_session(&self, id: u32) -> bool {
         let known = self.sessions.remove(id).is_some();
         let nic = self.nic.as_ref();
         known && nic.is_some_and(|nic| nic.close_session(SessionId(id)))
     }
 
-    /// A connection is gone, and the sessions that were opened on it.
+    /// Ends the sessions of peers at the addresses for which `test` holds: their references are worthless afterwards.
+    /// Returns how many there were.
+    pub fn close_sessions(&self, test: impl Fn(IpAddr) -> bool) -> usize {
+        let ids = (self.sessions).matching(|session| session.address().is_some_and(&test));
+        ids.iter().filter(|id| self.close_session(**id)).count()
+    }
+
+    /// Ends the sessions that were opened on a connection that has gone.
     pub fn connection_closed(&self, connection: u64) {
         for id in self.sessions.of_connection(connection) {
             self.close_session(id);

@@ -1,5 +1,5 @@
-//! Where a file has data, and where holes. The store is asked with the gate of the file shared: no change of a whole range is
-//! half made then, as far as readers can tell.
+//! Data and holes of files. The store is asked while the gate of the file is shared, so that readers never see half of a
+//! change of a whole range.
 
 use odafs_fabric::sync::{Arc, RwLockReadGuard};
 
@@ -9,17 +9,17 @@ use crate::vfs::export::Export;
 use crate::vfs::file::{File, Leaf, Standing};
 use crate::vfs::read::{Effort, ReadFailed, check_right};
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where it begins.
+    /// The first byte.
     pub offset: u64,
-    /// That is the end of the file.
+    /// Whether that is the end of the file.
     pub eof: bool,
 }
 
-/// The first data, or the first hole, at `offset` or behind it. Where no data follow, the end of the file is found, and where
-/// `offset` is not within the file, NXIO said. May block.
+/// The first data, or the first hole, at or behind `offset`. If no data follows, the result is the end of the file. NXIO if
+/// `offset` is not within the file. May block.
 pub fn seek(
     export: &Export,
     who: &Credential,
@@ -38,14 +38,14 @@ pub fn seek(
     })
 }
 
-/// A part of what is read.
+/// A part of the bytes to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// Whether it is data or a hole.
     pub what: Extent,
     /// Length in bytes.
     pub length: u64,
-    /// The file ends with it, or before.
+    /// Whether the file ends with it or before.
     pub eof: bool,
 }
 

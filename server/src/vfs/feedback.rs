@@ -1,5 +1,5 @@
-//! The server's word on its cache, for the clients' policies: how much is being paged out, how often reads find
-//! their pages, and for how long it has been quiet.
+//! The server's feedback on its cache for the clients' policies: how much is being paged out, how often reads find their
+//! pages, and for how long there has been no pressure.
 
 use odafs_common::direct::Feedback;
 use odafs_fabric::clock::Nanos;
@@ -8,7 +8,7 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 
 use crate::vfs::metrics::Metrics;
 
-/// Takes the cache's pulse.
+/// Measures the cache.
 pub(crate) struct Pulse {
     last: Mutex<Last>,
     word: AtomicU64,
@@ -23,12 +23,12 @@ struct Last {
     misses: u64,
     /// Hits per thousand, decayed.
     permille: u64,
-    /// When evictions were last frequent.
+    /// The last time at which evictions were frequent.
     unsettled: Nanos,
 }
 
 impl Pulse {
-    /// Fewer evictions a second than this are no pressure.
+    /// Fewer evictions per second than this are no pressure.
     const FREQUENT: u64 = 10;
 
     pub(crate) fn new(now: Nanos) -> Self {

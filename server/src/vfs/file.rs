@@ -1,4 +1,4 @@
-//! A live file: its attributes as last seen, its gate, its change counter and its pages.
+//! Live files: attributes as last seen, gate, change counter and pages.
 //!
 //! Locks, in the order in which they are taken. No thread waits for one while it holds a later one:
 //!
@@ -43,29 +43,29 @@ pub struct File {
     syncs: Syncs,
     tree: RwLock<Tree>,
     counter: Counter,
-    /// Outside changes are reported; otherwise they have to be looked for.
+    /// Whether outside changes are reported. Otherwise the server has to look for them.
     watched: AtomicBool,
-    /// When the attributes were last compared with the store's.
+    /// The time when the attributes were last compared with the store's.
     checked: AtomicU64,
     reports: Reports,
     sequence: Sequence,
 }
 
-/// What the gate guards.
+/// The state that the gate guards.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// The file's last link went.
+    /// Whether the file's last link has gone.
     pub gone: bool,
 }
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// As recorded after our own last change, or after the last outside one.
+    /// Attributes as recorded after the last change, by the server or from outside.
     pub attributes: Attributes,
-    /// Owner, group and mode tell who may read.
+    /// Whether owner, group and mode alone decide who may read.
     pub mode_decides: bool,
-    /// Who may read, for the NIC; `None` if the mode does not tell, or classes have run out.
+    /// The reader class for the NIC. `None` if the mode does not decide, or if classes have run out.
     pub class: Option<ReaderClass>,
 }
 
@@ -106,7 +106,7 @@ impl File {
         self.object
     }
 
-    /// Its handle.
+    /// Its file handle.
     pub fn handle(&self) -> &HandleBytes {
         &self.handle
     }
@@ -116,7 +116,7 @@ impl File {
         self.facts.lock().facts.attributes
     }
 
-    /// The change counter: another value after every change, in no order.
+    /// The change counter, which has another value after every change, in no order.
     pub fn change(&self) -> u64 {
         self.counter.value()
     }
@@ -135,12 +135,12 @@ impl File {
         drop(before);
     }
 
-    /// New attributes, which say the same of who may read.
+    /// Sets new attributes, under which the same callers may read.
     pub(crate) fn set_attributes(&self, attributes: Attributes) {
         self.facts.lock().facts.attributes = attributes;
     }
 
-    /// The file had no class, since there was none left. Gives its class now.
+    /// Gives the file a class, if it had none because none was left. Returns its class.
     pub(crate) fn set_class(&self, class: Arc<Class>) -> Option<ReaderClass> {
         let mut judged = self.facts.lock();
         if judged.facts.class.is_none() {
@@ -150,7 +150,7 @@ impl File {
         judged.facts.class
     }
 
-    /// Shares the gate. `None`: it is closed, and nothing may block.
+    /// Shares the gate. `None` if it is closed and nothing may block.
     pub(crate) fn enter(&self, effort: Effort) -> Option<RwLockReadGuard<'_, Standing>> {
         match effort {
             Effort::ResidentOnly => self.gate.try_read(),
@@ -163,7 +163,7 @@ impl File {
         self.gate.read()
     }
 
-    /// Closes the gate until the guard is dropped, and waits for whoever is inside.
+    /// Closes the gate until the guard is dropped. Waits for those inside.
     pub(crate) fn close(&self) -> RwLockWriteGuard<'_, Standing> {
         self.gate.write()
     }
@@ -185,7 +185,7 @@ impl File {
         self.watched.load(Ordering::Relaxed)
     }
 
-    /// Outside changes are not reported any more.
+    /// Notes that outside changes are no longer reported.
     pub(crate) fn end_watch(&self) {
         self.watched.store(false, Ordering::Relaxed);
     }
@@ -204,7 +204,7 @@ impl File {
         self.tree.read().get(&(page / LEAF_PAGES)).cloned()
     }
 
-    /// The leaf of a page, made if need be.
+    /// The leaf of a page, which is made if need be.
     pub(crate) fn leaf(self: &Arc<Self>, page: u64) -> Arc<Leaf> {
         if let Some(leaf) = self.find_leaf(page) {
             return leaf;
@@ -228,12 +228,12 @@ impl File {
         leaves
     }
 
-    /// How many leaves there are.
+    /// The number of leaves.
     pub(crate) fn leaf_count(&self) -> usize {
         self.tree.read().len()
     }
 
-    /// Gives an empty leaf's memory back, if nobody else is at it.
+    /// Frees an empty leaf, if nobody else uses it.
     pub(crate) fn prune(&self, leaf: &Arc<Leaf>) {
         if leaf.resident() > 0 {
             return;
@@ -249,7 +249,7 @@ impl File {
         }
     }
 
-    /// No page is in memory, or about to be.
+    /// Whether no page is in memory or about to be.
     pub(crate) fn is_empty(&self) -> bool {
         self.tree.read().is_empty()
     }
@@ -263,8 +263,8 @@ impl std::fmt::Debug for File {
     }
 }
 
-/// Leaves by number. The numbers are what the file's size allows, so the hash need not resist anyone who has not
-/// the file to fill.
+/// Leaves by number. The size of the file bounds the numbers, so the hash need not resist a client that cannot fill the
+/// file.
 type Tree = HashMap<u64, Arc<Leaf>, BuildHasherDefault<Mix>>;
 
 /// Multiplies and folds: enough to spread consecutive numbers.
@@ -288,7 +288,7 @@ impl Hasher for Mix {
     }
 }
 
-/// Pages of a file are kept in lots of this many neighbours.
+/// Number of neighbouring pages in a leaf.
 pub(crate) const LEAF_PAGES: u64 = 16;
 
 /// Neighbouring pages of one file.
@@ -309,7 +309,7 @@ impl Leaf {
         }
     }
 
-    /// The file, while anyone holds it.
+    /// The file, while it is live.
     pub(crate) fn file(&self) -> Option<Arc<File>> {
         self.file.upgrade()
     }
@@ -324,7 +324,7 @@ impl Leaf {
         self.first
     }
 
-    /// Leaves that the pages from `first` to `last` are in.
+    /// Number of leaves of the pages from `first` to `last`.
     pub(crate) fn count_in(first: u64, last: u64) -> u64 {
         last / LEAF_PAGES - first / LEAF_PAGES + 1
     }
@@ -363,7 +363,7 @@ impl Leaf {
         }
     }
 
-    /// Locks a page if nobody else has.
+    /// Locks a page if nobody else has locked it.
     pub(crate) fn try_lock(self: &Arc<Self>, slot: usize) -> Option<PageLock<'_>> {
         Some(PageLock {
             leaf: self,
@@ -399,24 +399,24 @@ impl PageLock<'_> {
         self.leaf
     }
 
-    /// Where it is in memory.
+    /// Its frame, if it is in memory.
     pub(crate) fn frame(&self) -> Option<FrameNumber> {
         *self.frame
     }
 
-    /// Where it is in its leaf.
+    /// Its place in its leaf.
     pub(crate) fn slot(&self) -> usize {
         self.slot
     }
 
-    /// From now on the page is in `frame`. It was nowhere before.
+    /// Puts the page, which was nowhere, into `frame`.
     pub(crate) fn put(&mut self, frame: FrameNumber) {
         debug_assert!(self.frame.is_none());
         self.leaf.resident.fetch_add(1, Ordering::Relaxed);
         *self.frame = Some(frame);
     }
 
-    /// From now on the page is nowhere.
+    /// Removes the page from its frame.
     pub(crate) fn take(&mut self) -> Option<FrameNumber> {
         let frame = self.frame.take()?;
         self.leaf.resident.fetch_sub(1, Ordering::Relaxed);
@@ -424,12 +424,12 @@ impl PageLock<'_> {
     }
 }
 
-/// Notices that a file is read front to back. Racing readers only blur it.
+/// Detects that a file is read from front to back. Racing readers only blur the result.
 #[derive(Debug, Default)]
 pub(crate) struct Sequence {
     /// The page after the last run that was filled.
     expected: AtomicU64,
-    /// Pages of that run.
+    /// Number of pages of that run.
     run: AtomicU32,
 }
 
@@ -451,7 +451,7 @@ impl Sequence {
         run.clamp(1, limit.max(1))
     }
 
-    /// A run of `run` pages from `page` on is filled.
+    /// Notes that a run of `run` pages from `page` on is filled.
     pub(crate) fn filled(&self, page: u64, run: u32) {
         self.expected
             .store(page + u64::from(run), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Filling pages from the store: one read for a run of neighbours, scattered into frames.
+//! Filling pages from the store, with one read for a run of neighbours.
 
 use odafs_fabric::sync::{Arc, Mutex};
 
@@ -6,14 +6,14 @@ use crate::vfs::export::Export;
 use crate::vfs::file::{File, Leaf, PageLock};
 use crate::vfs::read::{Effort, ReadFailed};
 
-/// Memory for reads of the store, kept for the next one.
+/// Buffers for reads of the store, which are kept for the next read.
 #[derive(Default)]
 pub(crate) struct Buffers {
     idle: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Buffers {
-    /// More than that many at once are made and given back to the allocator.
+    /// The most buffers that are kept. Further ones go back to the allocator.
     const IDLE_MAX: usize = 16;
 
     fn take(&self, bytes: usize) -> Vec<u8> {
@@ -30,16 +30,16 @@ impl Buffers {
     }
 }
 
-/// What a fill read.
+/// The result of a fill.
 pub(crate) struct Filled<'a> {
     buffers: &'a Buffers,
     bytes: Vec<u8>,
-    /// The file was shorter than its attributes say.
+    /// Whether the file was shorter than its attributes say.
     pub short: bool,
 }
 
 impl Filled<'_> {
-    /// The bytes, from the start of the first page to the end of the run or of the file.
+    /// The bytes from the start of the first page to the end of the run or of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -72,7 +72,7 @@ pub(crate) fn fill<'e>(
         .collect();
     let filled = fill_run(export, file, first, &leaves, size, effort);
     if !matches!(&filled, Ok(filled) if !filled.short) {
-        // Leaves that were made for nothing. One is in the list for each of its pages.
+        // Removes leaves that were made in vain. The list has a leaf once for each of its pages.
         let mut leaves = leaves;
         leaves.dedup_by(|a, b| Arc::ptr_eq(a, b));
         for leaf in &leaves {
@@ -82,7 +82,7 @@ pub(crate) fn fill<'e>(
     filled
 }
 
-/// `first` and the pages after it, of which `leaves` has a leaf for each.
+/// Fills `first` and the pages after it. `leaves` has a leaf for each page.
 fn fill_run<'e>(
     export: &'e Export,
     file: &Arc<File>,
@@ -116,7 +116,7 @@ fn fill_run<'e>(
     metrics.fills.increment();
     metrics.filled_bytes.add(read as u64);
     if filled.short {
-        // What is there is not what the attributes say: nothing of it is kept.
+        // The bytes do not fit the attributes, so nothing is kept of them.
         return Ok(filled);
     }
     let mut pieces = filled.bytes.chunks(page.bytes());
@@ -134,7 +134,7 @@ fn fill_run<'e>(
     Ok(filled)
 }
 
-/// The page, which is nowhere, gets a frame with this content (and zeros behind it). False: there is no frame to be had.
+/// Gives the page, which is nowhere, a frame with this content and zeros behind it. False if there is no frame.
 fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8], effort: Effort) -> bool {
     let cache = export.cache();
     let Some(frame) = cache.allocate_with(effort) else {

@@ -9,8 +9,8 @@
 //! | 16-23 | generation, big-endian |
 //! | 24-39 | MAC: HMAC-SHA-256 over the above and the store's number, cut to 128 bits |
 //!
-//! A handle is a capability for nothing: it names an object, and rights are checked with every call. The MAC
-//! keeps clients from naming objects that they were never shown.
+//! A handle names an object and grants nothing, because the server checks rights with every call. The MAC keeps clients
+//! from naming objects that they were never shown.
 
 use std::fmt;
 use std::ops::Deref;
@@ -26,7 +26,7 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 24;
 const MAC_BYTES: usize = 16;
 
-/// A handle's bytes: fewer than the 64 that NFSv3 allows.
+/// The bytes of a handle, fewer than the 64 that NFS version 3 allows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandleBytes([u8; HEAD_BYTES + MAC_BYTES]);
 
@@ -44,17 +44,23 @@ impl fmt::Debug for HandleBytes {
     }
 }
 
+/// The tag of the export that a handle names, without a look at its MAC: a handle that was not made here may name any.
+pub(crate) fn tag(handle: &[u8]) -> u16 {
+    let tag = handle.get(16..18).and_then(|tag| tag.try_into().ok());
+    tag.map_or(0, u16::from_be_bytes)
+}
+
 /// Makes and checks the handles of one store's objects.
 pub(crate) struct HandleMaker {
     /// [`Store::number`](crate::store::Store::number).
     store: u64,
-    /// The key's state, before any byte.
+    /// The state of the MAC after the key.
     mac: Hmac<Sha256>,
 }
 
 impl HandleMaker {
     pub fn new(key: &HandleKey, store: u64) -> Self {
-        // HMAC pads a short key with zeros to the hash's block: done here, it cannot fail.
+        // HMAC pads a short key with zeros to the hash's block. Padded here, the key cannot be refused.
         let mut block = Zeroizing::new([0; 64]);
         block[..32].copy_from_slice(key.bytes());
         Self {
@@ -74,7 +80,7 @@ impl HandleMaker {
         HandleBytes(bytes)
     }
 
-    /// BADHANDLE for what was not made here. Compares the MAC in constant time, before it looks at anything else.
+    /// The object of a handle. BADHANDLE if it was not made here. Compares the MAC in constant time before anything else.
     pub fn open(&self, handle: &[u8]) -> Result<ObjectId, Status> {
         let (head, tag) = handle
             .split_first_chunk::<HEAD_BYTES>()
@@ -119,6 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_tells_the_tag_of_its_export() {
+        let tagged = ObjectId {
+            generation: 0x1234 << 48 | 42,
+            ..OBJECT
+        };
+        let maker = maker(1, 99);
+        assert_eq!(tag(&maker.make(tagged)), 0x1234);
+        assert_eq!(tag(&maker.make(OBJECT)), 0);
+        assert_eq!(tag(&[7; 17]), 0);
+    }
+
+    #[test]
     fn round_trip() {
         let maker = maker(1, 99);
         assert_eq!(maker.open(&maker.make(OBJECT)), Ok(OBJECT));
@@ -147,7 +165,7 @@ mod tests {
         let handle = maker(1, 99).make(OBJECT);
         assert!(maker(1, 99).open(&handle).is_ok());
         assert!(maker(2, 99).open(&handle).is_err());
-        // The same upper half: only the MAC knows.
+        // The upper halves are the same, so only the MAC tells the difference.
         assert!(maker(1, 98).open(&handle).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! File handles seen lately, so that a call costs no MAC and no look at the store.
+//! File handles that were seen lately, so that a call costs no MAC and no look at the store.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,12 +8,12 @@ use odafs_fabric::sync::{Arc, RwLock, Weak};
 use crate::store::ObjectId;
 use crate::vfs::file::File;
 
-/// What a verified handle stands for.
+/// The meaning of a verified handle.
 #[derive(Clone)]
 pub(crate) enum Known {
     /// A live regular file.
     File(Weak<File>),
-    /// Anything else, or a file that is not live.
+    /// Another object, or a file that is not live.
     Object(ObjectId),
 }
 
@@ -22,19 +22,19 @@ pub(crate) struct Handles {
     shards: [RwLock<Generations>; Handles::SHARDS],
 }
 
-/// When the young ones are too many the old ones go, and the young ones are old.
+/// If there are too many young handles, the old ones are dropped and the young ones become old.
 #[derive(Default)]
 struct Generations {
     young: Table,
     old: Table,
 }
 
-/// Handles get in only after their MAC was checked, and end in it: nobody chooses where they land.
+/// Handles get in only after their MAC was checked. They end with the MAC, so no client can choose their place.
 type Table = HashMap<Box<[u8]>, Known, BuildHasherDefault<Fold>>;
 
 impl Handles {
     const SHARDS: usize = 16;
-    /// Bounds a shard at twice as many.
+    /// The most young handles of a shard, which has at most as many old ones.
     const YOUNG_MAX: usize = 4096;
 
     pub(crate) fn new() -> Self {
@@ -49,7 +49,7 @@ impl Handles {
         &self.shards[(fold.finish() >> 60) as usize % Self::SHARDS]
     }
 
-    /// What the handle stands for, if it was seen lately.
+    /// The meaning of a handle that was seen lately.
     pub(crate) fn get(&self, handle: &[u8]) -> Option<Known> {
         let shard = self.shard(handle);
         let generations = shard.read();
@@ -62,7 +62,7 @@ impl Handles {
         Some(known)
     }
 
-    /// The live file of the handle, if it was seen lately.
+    /// The live file of a handle that was seen lately.
     pub(crate) fn file(&self, handle: &[u8]) -> Option<Arc<File>> {
         {
             let generations = self.shard(handle).read();

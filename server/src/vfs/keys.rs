@@ -1,4 +1,4 @@
-//! Access keys: random numbers, drawn from the system in lots.
+//! Access keys: random numbers, which come from the system in batches.
 
 use odafs_common::reference::AccessKey;
 use odafs_fabric::entropy;

@@ -1,6 +1,6 @@
-//! What every protocol serves: files by handle and by name, their pages in memory, references to these, and the order in
-//! which a change is made, told and seen. It speaks of objects, attributes and callers in types of its own, most of which
-//! are the store's; a protocol translates them, and calls no store.
+//! What every protocol serves: files by handle and by name, their pages in memory, references to these pages, and the order
+//! of the steps of a change. Objects, attributes and callers have types of their own here, most of which are the store's. A
+//! protocol translates them, and calls no store.
 
 pub mod around;
 pub mod attributes;
@@ -44,5 +44,5 @@ pub use crate::store::{
 pub(crate) use crate::store::{ids, pace};
 pub use handle::HandleBytes;
 
-/// The most frames of an export: handles above belong to change counters.
+/// The most frames of an export. Handles above belong to change counters.
 pub const MAX_FRAMES: u32 = counters::COUNTER_HANDLES;

@@ -1,15 +1,15 @@
-//! Operations on names: thin functions that call the store, and then revoke where pages of files are concerned. All may
-//! block, but for [`lookup_at_hand`].
+//! Operations on names. They call the store, and then revoke references where pages of files are concerned. All except
+//! [`lookup_at_hand`] may block.
 
 use crate::store::{
     Attributes, CreateHow, Created, Credential, Listing, ObjectId, ReaddirRange, SetAttributes,
-    Special, StoreError, Unlinked,
+    Special, Status, StoreError, Unlinked,
 };
 use crate::vfs::change;
 use crate::vfs::export::Export;
 use crate::vfs::write::set_attributes;
 
-/// CREATE; an existing file is cut to the size asked for.
+/// CREATE. Cuts an existing file to the size asked for.
 pub fn create(
     export: &Export,
     who: &Credential,
@@ -34,7 +34,7 @@ pub fn create(
     Ok(created)
 }
 
-/// REMOVE; if it was the last link, the file's references are worth nothing when this returns.
+/// REMOVE. If it was the last link, the file's references are worthless when this returns.
 pub fn remove(
     export: &Export,
     who: &Credential,
@@ -48,7 +48,7 @@ pub fn remove(
     Ok(())
 }
 
-/// RENAME; a file whose last link was replaced is gone as after [`remove`].
+/// RENAME. A file whose last link was replaced is gone as after [`remove`].
 pub fn rename(
     export: &Export,
     who: &Credential,
@@ -60,14 +60,14 @@ pub fn rename(
     if let Some(unlinked) = replaced {
         unlink(export, unlinked);
     }
-    // Some file systems give what was moved a new change time.
+    // Some file systems give the moved object a new change time.
     if let Ok((moved, _)) = export.store().lookup(who, to.0, to.1) {
         change::record_links(export, moved);
     }
     Ok(())
 }
 
-/// LINK; the attributes of the object afterwards.
+/// LINK. Returns the attributes of the object afterwards.
 pub fn link(
     export: &Export,
     who: &Credential,
@@ -81,7 +81,7 @@ pub fn link(
     Ok(attributes)
 }
 
-/// LOOKUP; an outside change that the attributes show is taken note of.
+/// LOOKUP. Notes an outside change that the attributes show.
 pub fn lookup(
     export: &Export,
     who: &Credential,
@@ -97,7 +97,7 @@ pub fn lookup(
     Ok((object, attributes))
 }
 
-/// As [`lookup`], if that takes no waiting. `None`: it does, or there is something to take note of.
+/// As [`lookup`], if it need not wait. `None` if it must, or if the attributes show an outside change.
 pub fn lookup_at_hand(
     export: &Export,
     who: &Credential,
@@ -162,14 +162,42 @@ pub fn mknod(
     export.store().mknod(who, directory, name, what, new)
 }
 
-/// READDIR. What it shows of outside changes is true of the files' pages when it returns.
+/// Whether a name that was found may be shown: in a table's own directories, each name is for those who may reach an export
+/// there. `reaches` judges an export by its tag.
+///
+/// # Errors
+/// NOENT for an export that the caller may not know of, or what else `reaches` says.
+pub fn check_found(
+    export: &Export,
+    directory: ObjectId,
+    found: ObjectId,
+    reaches: &dyn Fn(u16) -> Result<(), Status>,
+) -> Result<(), Status> {
+    if !export.is_table() || export.tag_of(directory) != 0 {
+        return Ok(());
+    }
+    let hidden = |status| match status {
+        Status::Stale => Status::NoEnt,
+        other => other,
+    };
+    match export.tag_of(found) {
+        0 if export.store().is_shown(found, &|tag| reaches(tag).is_ok()) => Ok(()),
+        0 => Err(Status::NoEnt),
+        tag => reaches(tag).map_err(hidden),
+    }
+}
+
+/// READDIR. The outside changes that it shows have reached the files' pages when it returns. It leaves out the exports of a
+/// table whose tags `reaches` refuses.
 pub fn readdir(
     export: &Export,
     who: &Credential,
     directory: ObjectId,
     range: ReaddirRange,
+    reaches: &dyn Fn(u16) -> Result<(), Status>,
 ) -> Result<Listing, StoreError> {
-    let mut listing = export.store().readdir(who, directory, range)?;
+    let shown = |tag| reaches(tag).is_ok();
+    let mut listing = (export.store()).readdir_shown(who, directory, range, &shown)?;
     let entries = listing.entries.iter_mut();
     for (object, attributes) in entries.filter_map(|entry| entry.object.as_mut()) {
         if export.promises().is_hidden(*object) {

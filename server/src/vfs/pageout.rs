@@ -1,19 +1,19 @@
-//! Pageout: CLOCK over the arena's reference bits, which RPC reads and the NIC both set. A page's first use sets
-//! none, so that scans pass through.
+//! Pageout by the CLOCK algorithm, over the arena's reference bits. RPC reads and the NIC set these. A page's first use
+//! sets no bit, so that a scan does not drive out other pages.
 
 use crate::vfs::cache::Cache;
 use crate::vfs::metrics::Reason;
 use crate::vfs::read::Effort;
 
-/// Frames to free at a time, at most: whoever runs out pays for a few others too.
+/// The most frames to free at a time. Whoever runs out of frames frees a few more for others.
 const LOT_MAX: u32 = 16;
-/// Frames that a thread that polls looks at, at most: some ten microseconds.
+/// The most frames that a thread that polls looks at, which takes about 10 us.
 const POLLED_STEPS_MAX: u32 = 256;
 
 impl Cache {
-    /// Frees a few frames; false if there are none to be had. A page that is locked or pinned is passed
-    /// over: pageout never waits. Two rounds of the hand: the first may do no more than take reference bits. A thread that
-    /// polls goes on for a few frames only; the next one goes on from there.
+    /// Frees a few frames. False if there are none to free. It passes over locked and pinned pages, because pageout never
+    /// waits. The hand makes up to two rounds, since the first may only clear reference bits. A thread that polls looks at
+    /// a few frames only, and the next call continues from there.
     pub(crate) fn page_out(&self, effort: Effort) -> bool {
         let lot = (self.capacity() / 16).clamp(1, LOT_MAX);
         let mut freed = 0;

@@ -1,4 +1,4 @@
-//! Reading: all the branching of a read is in this file, top to bottom; what it calls are leaves.
+//! Reading. All the branching of a read is in this file, from top to bottom. What it calls are leaves.
 
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Arc;
@@ -13,40 +13,40 @@ use crate::vfs::fill;
 /// How far a call may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Only what is in memory and not locked, the store's memory included: for threads that poll. Never blocks.
+    /// Use only what is in memory (also the store's) and not locked. Never block. For threads that poll.
     ResidentOnly,
-    /// Waits for locks and for the store.
+    /// Wait for locks and for the store.
     MayBlock,
 }
 
-/// Bytes of a file.
+/// A range of bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRange {
     /// First byte.
     pub offset: u64,
-    /// How many bytes are wanted.
+    /// Number of bytes.
     pub count: u32,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadDone {
-    /// Bytes read: fewer than asked for only at the end of the file.
+    /// Number of bytes read, which is less than asked for only at the end of the file.
     pub count: u32,
-    /// The last of them is the last of the file, or nothing is behind the offset.
+    /// Whether the last of them is the last of the file, or no bytes follow the offset.
     pub eof: bool,
-    /// Attributes of the file, not older than the data.
+    /// Attributes of the file that are not older than the data.
     pub attributes: Attributes,
     /// The file's change counter from before the data was read.
     pub change: u64,
 }
 
-/// Why a read found nothing.
+/// Why a read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFailed {
-    /// It takes more than [`Effort::ResidentOnly`]: call again from a thread that may block.
+    /// [`Effort::ResidentOnly`] was not enough. Call again from a thread that may block.
     NotResident,
-    /// For the client.
+    /// A status for the client.
     Status(Status),
 }
 
@@ -56,16 +56,16 @@ impl From<Status> for ReadFailed {
     }
 }
 
-/// The most that a thread that polls copies for one call: its other callers wait meanwhile.
+/// The most bytes that a thread that polls copies for one call, since its other callers wait meanwhile.
 const POLLED_BYTES_MAX: u32 = 64 << 10;
-/// The most that it pins for one call, for others to move.
+/// The most bytes that it pins for one call, for others to move.
 const POLLED_PINNED_BYTES_MAX: u32 = 1 << 20;
-/// The most that it fills for one call.
+/// The most bytes that it fills for one call.
 const POLLED_FILL_BYTES_MAX: u64 = 64 << 10;
 /// How often a read that met an outside truncation is tried again.
 const TRIES: usize = 3;
 
-/// Reads `range` into the front of `data`; no more than there is room for.
+/// Reads `range` into the front of `data`, as far as it fits.
 pub fn read(
     export: &Export,
     who: &Credential,
@@ -81,8 +81,7 @@ pub fn read(
     read_to(export, who, file, range, effort, &mut Copied(data))
 }
 
-/// Reads `range` as pieces to be sent: parts of frames, which are pinned, and copies of what could not be pinned. For
-/// replies that go out by RDMA Write.
+/// Reads `range` as pieces to be sent by RDMA Write: parts of pinned frames, and copies of what could not be pinned.
 pub fn read_pinned(
     export: &Export,
     who: &Credential,
@@ -114,7 +113,7 @@ fn read_to(
             }
         }
     }
-    // Someone keeps cutting the file: what is gone reads as zeros, once.
+    // Someone keeps cutting the file. The missing bytes read as zeros this time.
     let (Pass::Done(done) | Pass::FoundShort(done)) =
         pass(export, who, file, range, effort, target)?;
     Ok(done)
@@ -139,7 +138,7 @@ fn pass(
     if gate.gone {
         return Err(Status::Stale.into());
     }
-    // In this order: the counter is from before the attributes, which is what clients make of it.
+    // The counter must be older than the attributes, because clients rely on that.
     let change = file.change();
     let facts = file.facts();
     check_right(export, who, file, &facts, effort)?;
@@ -161,7 +160,7 @@ fn pass(
         };
         let page = export.page().index(wanted.offset);
         let leaf = match (effort, near.take()) {
-            // Nobody prunes a leaf that is held.
+            // A leaf that is held is not pruned.
             (Effort::ResidentOnly, Some(near)) if near.holds(page) => near,
             _ => file.leaf(page),
         };
@@ -171,7 +170,7 @@ fn pass(
             .ok_or(ReadFailed::NotResident)?;
         done += match lock.frame() {
             Some(frame) => hit(export, &lock, frame, wanted, target, done),
-            // A thread that polls fills once for a call.
+            // A thread that polls fills only once for a call.
             None if filled && effort == Effort::ResidentOnly => {
                 drop(lock);
                 file.prune(leaf);
@@ -201,7 +200,7 @@ fn pass(
     Ok(Pass::Done(found))
 }
 
-/// May the caller read the file? By its attributes where they tell, else the store has to be asked.
+/// Checks the right to read the file: by its attributes where these decide, else by asking the store.
 pub(crate) fn check_right(
     export: &Export,
     who: &Credential,
@@ -214,7 +213,7 @@ pub(crate) fn check_right(
     } else if effort == Effort::ResidentOnly {
         return Err(ReadFailed::NotResident);
     } else {
-        // As for `may_read`: the owner always, and whoever may execute.
+        // As in `may_read`, the owner may always read, and so may those who may execute.
         let mask = access::READ | access::EXECUTE;
         let asked = export.store().access(who, file.object(), mask);
         who.uid == facts.attributes.uid || asked.map_err(|error| error.status)? != 0
@@ -225,7 +224,7 @@ pub(crate) fn check_right(
     }
 }
 
-/// What is still to be read, all before the end of the file, which has `size` bytes.
+/// The rest of the range. All of it lies before the end of the file, which has `size` bytes.
 #[derive(Clone, Copy)]
 struct Wanted {
     offset: u64,
@@ -233,7 +232,7 @@ struct Wanted {
     size: u64,
 }
 
-/// The page is in memory: as much as it holds of what is wanted.
+/// Takes the wanted bytes of a resident page.
 fn hit(
     export: &Export,
     lock: &PageLock<'_>,
@@ -253,8 +252,8 @@ fn hit(
     length
 }
 
-/// The page is not in memory: fills it, and others of the range and beyond. Gives the bytes taken, and
-/// whether the file turned out shorter than it should be.
+/// Fills a page that is not resident, and others of the range and beyond. Returns the bytes taken, and whether the file
+/// turned out shorter than expected.
 fn miss(
     export: &Export,
     file: &Arc<File>,
@@ -290,12 +289,12 @@ fn miss(
     Ok((length as u32, filled.short))
 }
 
-/// Where the data goes.
+/// The destination of the data.
 trait Target {
-    /// The most that a thread that polls takes for one call.
+    /// The most bytes that a thread that polls takes for one call.
     fn polled_bytes_max(&self) -> u32;
 
-    /// Takes what is in a frame; the page is locked.
+    /// Takes bytes of a frame. The page is locked.
     fn take_frame(
         &mut self,
         export: &Export,
@@ -307,11 +306,11 @@ trait Target {
 
     fn take_bytes(&mut self, at: u32, bytes: &[u8]);
 
-    /// Drops what was taken so far.
+    /// Drops the bytes taken so far.
     fn restart(&mut self);
 }
 
-/// Copied into place.
+/// Copies the data into place.
 struct Copied<'a>(&'a mut [u8]);
 
 impl Target for Copied<'_> {
@@ -338,7 +337,7 @@ impl Target for Copied<'_> {
     fn restart(&mut self) {}
 }
 
-/// Collected for sending.
+/// Collects the data for sending.
 #[derive(Default)]
 struct Pieces(Vec<ChunkSource>);
 

@@ -201,12 +201,13 @@ fn a_read_brings_neighbours() {
         offset: 20 * PAGE,
         count: 1,
     };
-    let (found, _) = piggyback(&world.export, &file, &client.session, range, 64);
+    let session = (&*client.session, client.session.who());
+    let (found, _) = piggyback(&world.export, &file, session, range, 64);
     let pages: Vec<u64> = found.iter().map(|found| found.page).collect();
     assert_eq!(pages[0], 20);
     assert_eq!(pages.len(), 9);
     assert!(pages[1..].iter().all(|page| page.abs_diff(20) <= 8));
-    let (few, _) = piggyback(&world.export, &file, &client.session, range, 1);
+    let (few, _) = piggyback(&world.export, &file, session, range, 1);
     assert_eq!(few.len(), 1);
 }
 

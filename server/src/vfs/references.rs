@@ -1,17 +1,17 @@
-//! Handing out references.
+//! Issuing references.
 
 use odafs_common::reference::Reference;
 use odafs_common::wire::odafs::PageReference;
 use odafs_fabric::sync::Arc;
 
-use crate::store::may_read;
+use crate::store::{Credential, may_read};
 use crate::vfs::export::Export;
 use crate::vfs::file::{Facts, File, Leaf};
 use crate::vfs::read::{Effort, ReadRange};
 use crate::vfs::sessions::OpenSession;
 
-/// References of one file for one session. Exists only once the session was found to have the right to read
-/// the file, and has been admitted to its reader class.
+/// References of one file for one session. It exists only after the session was found to have the right to read the file,
+/// and was admitted to its reader class.
 pub(crate) struct Issue<'a> {
     export: &'a Export,
     file: &'a Arc<File>,
@@ -19,12 +19,12 @@ pub(crate) struct Issue<'a> {
 }
 
 impl<'a> Issue<'a> {
-    /// `None`: no references of this file for this session. The caller shares the file's gate from before this
-    /// until the last reference, so that `facts` stay right.
+    /// `None`: no references of this file for this session, whose client acts in the file's export as `who`. The caller
+    /// shares the file's gate from before this until the last reference, so that `facts` stay right.
     pub(crate) fn to(
         export: &'a Export,
         file: &'a Arc<File>,
-        session: &OpenSession,
+        (session, who): (&OpenSession, &Credential),
         facts: Facts,
     ) -> Option<Self> {
         let class = export.class_of(file, &facts)?;
@@ -34,7 +34,7 @@ impl<'a> Issue<'a> {
         };
         let granted = export.hands_out(file)
             && facts.mode_decides
-            && may_read(&facts.attributes, session.who())
+            && may_read(&facts.attributes, who)
             && session.nic().admit(class);
         granted.then_some(Self {
             export,
@@ -43,8 +43,8 @@ impl<'a> Issue<'a> {
         })
     }
 
-    /// Where the file's change counter lies: only if outside changes are reported, for otherwise an unchanged
-    /// counter would say nothing.
+    /// A reference to the file's change counter. `None` unless outside changes are reported, because otherwise an unchanged
+    /// counter would prove nothing.
     pub(crate) fn counter(&self) -> Option<Reference> {
         let watched = self.file.is_watched();
         let class = self.facts.class.filter(|_| watched)?;
@@ -53,8 +53,8 @@ impl<'a> Issue<'a> {
         self.file.counter().reference(class, cache.keys(), enter)
     }
 
-    /// References of those pages from `first` to `last` that are in memory and that nobody is at, at most
-    /// `limit`. The page to go on with, if there are more.
+    /// Adds at most `limit` references to those pages from `first` to `last` that are resident and not locked. Returns
+    /// the page with which to continue, if there are more.
     pub(crate) fn pages(
         &self,
         first: u64,
@@ -79,7 +79,7 @@ impl<'a> Issue<'a> {
             }
             return None;
         }
-        // Few pages of a long range.
+        // A long range has few leaves.
         let leaves = self.file.leaves_from(first);
         leaves.iter().find_map(|leaf| {
             let from = first.max(leaf.first());
@@ -110,16 +110,16 @@ impl<'a> Issue<'a> {
     }
 }
 
-/// The pages that a read touched, and neighbours on both sides as far as they lie in the same leaf: a reader
-/// that came for one will likely come for the others, and the locks are warm.
+/// References to the pages that a read touched, and to neighbours on both sides in the same leaf. The reader will likely
+/// read these too, and the locks are in the processor's cache.
 pub(crate) fn piggyback(
     export: &Export,
     file: &Arc<File>,
-    session: &OpenSession,
+    session: (&OpenSession, &Credential),
     range: ReadRange,
     limit: usize,
 ) -> (Vec<PageReference>, Option<Reference>) {
-    // Never waits: a reply without references is a good reply.
+    // This never waits, because a reply without references is valid.
     let Some(gate) = file.enter(Effort::ResidentOnly) else {
         return (Vec::new(), None);
     };
@@ -134,7 +134,7 @@ pub(crate) fn piggyback(
     let (first, last) = span.into_inner();
     let more = issue.pages(first, last, limit, &mut out);
     if more.is_none() && out.len() < limit {
-        // A few pages ahead first, then those behind, within the cap on neighbours.
+        // First a few pages ahead, and then those behind, up to the limit of neighbours.
         let neighbours = limit.min(out.len() + NEIGHBOURS_MAX);
         let ahead = last.saturating_add(1);
         issue.pages(
@@ -151,7 +151,7 @@ pub(crate) fn piggyback(
     (out, issue.counter())
 }
 
-/// So many leaves are looked up one by one, however few of them there may be.
+/// Up to this number of leaves are looked up one by one, however few of them exist.
 const PROBES_MIN: u64 = 16;
-/// Neighbours that a READ brings references of.
+/// The most neighbours to which a READ brings references.
 const NEIGHBOURS_MAX: usize = 8;

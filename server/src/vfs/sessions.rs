@@ -1,4 +1,4 @@
-//! Sessions as the server sees them: on whose behalf, and on which connection they were opened.
+//! Sessions as the server sees them: their credential, and the connection on which they were opened.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use odafs_nic::capability::Session;
 
 use crate::store::Credential;
 
-/// A session.
+/// A session that is open.
 pub(crate) struct OpenSession {
     nic: Arc<Session>,
     who: Credential,
@@ -20,24 +20,31 @@ pub(crate) struct OpenSession {
 }
 
 impl OpenSession {
-    /// The NIC's half.
+    /// The NIC's part of the session.
     pub(crate) fn nic(&self) -> &Arc<Session> {
         &self.nic
     }
 
-    /// Its one credential.
+    /// The address of its peer, if that is on a network.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self.peer {
+            PeerKey::Address(address) => Some(address),
+            PeerKey::Process { .. } | PeerKey::Simulated(_) => None,
+        }
+    }
+
+    /// The credential of the caller that opened it.
     pub(crate) fn who(&self) -> &Credential {
         &self.who
     }
 
-    /// Was it opened by this peer, under this credential? A number alone says nothing: it may be an old one of another
-    /// server life's.
-    pub(crate) fn belongs_to(&self, peer: &Peer, who: &Credential) -> bool {
-        self.peer == PeerKey::from(peer) && self.who == *who
+    /// Whether this peer opened it. A number alone says nothing: it may be of a session of an earlier life of the server.
+    pub(crate) fn is_of_peer(&self, peer: &Peer) -> bool {
+        self.peer == PeerKey::from(peer)
     }
 }
 
-/// A peer, whichever of its connections it uses: clients come back from another port.
+/// A peer, whichever of its connections it uses, because clients come back from other ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PeerKey {
     Address(IpAddr),
@@ -79,13 +86,13 @@ impl From<&Peer> for Owner {
 /// The sessions of an export.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// Looked at by each call of the ODAFS program. Its own locks are held for no more than a look: whoever simulates
-    /// threads does not know them.
+    /// Sessions by number. Each call of the ODAFS program looks one up. The map's own locks are held only during a
+    /// lookup, since the simulator does not know them.
     open: DashMap<u32, Arc<OpenSession>>,
     owned: Mutex<HashMap<Owner, usize>>,
 }
 
-/// One of its owner's places, given back when dropped.
+/// One of the owner's places for sessions. Dropping it gives the place back.
 pub(crate) struct SessionPermit<'a> {
     sessions: &'a Sessions,
     owner: Owner,
@@ -97,8 +104,7 @@ impl Sessions {
         self.open.get(&id).map(|session| Arc::clone(&session))
     }
 
-    /// Takes one of the owner's places, of which there are `max`, before the work of a handshake is done. `None`: they are
-    /// all taken.
+    /// Takes one of the owner's `max` places, before the work of a handshake is done. `None` if all are taken.
     pub(crate) fn reserve(&self, owner: Owner, max: usize) -> Option<SessionPermit<'_>> {
         let mut owned = self.owned.lock();
         let count = owned.entry(owner).or_default();
@@ -113,7 +119,7 @@ impl Sessions {
         })
     }
 
-    /// Adds a session that was opened by this peer on this connection, and lives no longer than it.
+    /// Adds a session that this peer has opened on this connection, with which it ends.
     pub(crate) fn add(
         &self,
         mut place: SessionPermit<'_>,
@@ -134,19 +140,19 @@ impl Sessions {
         self.open.insert(id, Arc::new(session));
     }
 
-    /// Forgets a session; the NIC's half is the caller's to close.
+    /// Forgets a session. The caller closes the NIC's part.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<OpenSession>> {
         let (_, session) = self.open.remove(&id)?;
         self.give_back(session.owner);
         Some(session)
     }
 
-    /// Those opened on a connection.
+    /// The sessions opened on a connection.
     pub(crate) fn of_connection(&self, connection: u64) -> Vec<u32> {
         self.matching(|session| session.connection == connection)
     }
 
-    /// All for which `test` holds.
+    /// The sessions for which `test` holds.
     pub(crate) fn matching(&self, test: impl Fn(&OpenSession) -> bool) -> Vec<u32> {
         let open = self.open.iter();
         let all: Vec<_> = open

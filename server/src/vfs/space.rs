@@ -1,11 +1,11 @@
-//! Changes of a file that the store makes by itself, without any data from outside: space is set aside or given back.
+//! Changes that the store makes without data from the client: reserving space and freeing it.
 //!
-//! The order is that of a write: the store's change, then the old pages go with all references to them, then the new
-//! attributes are shown and the change counter moves. The file's gate is closed meanwhile, so nobody fills a page with
-//! what was there before, and nobody who was told of the change can read the old bytes.
+//! The order is that of a write. First the store changes the file. Then the old pages go, with all references to them.
+//! Then the new attributes are shown, and the change counter moves. The file's gate is closed meanwhile, so that nobody
+//! fills a page with old bytes, and no client that knows of the change can read them.
 //!
-//! Their calls have no write verifier, by which a client could learn that a restart has undone them. So they are on stable
-//! storage when they return.
+//! These calls have no write verifier, by which a client could notice that a restart has undone them. So the change is on
+//! stable storage when they return.
 
 use odafs_fabric::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::write::sync;
 
-/// Bytes of a file.
+/// A range of bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// First byte.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub length: u64,
 }
 
-/// What became of a file.
+/// The effect on a file.
 pub(super) struct Made {
-    /// So many of its bytes, from the first of the range on, are others.
+    /// This many bytes have changed, from the first of the range on.
     pub touched: u64,
-    /// It has at least this size.
+    /// The file has at least this size.
     pub reaches: u64,
 }
 
-/// Sets space aside for bytes of a file, which reaches to their end at least afterwards. May block.
+/// Reserves space for bytes of a file, which then reaches at least to their end. May block.
 pub fn allocate(
     export: &Export,
     who: &Credential,
@@ -52,7 +52,7 @@ pub fn allocate(
     })
 }
 
-/// Makes bytes of a file zeros and gives their space back. The file keeps its size. May block.
+/// Sets bytes of a file to zero and frees their space. The file keeps its size. May block.
 pub fn deallocate(
     export: &Export,
     who: &Credential,
@@ -63,7 +63,7 @@ pub fn deallocate(
     let store = export.store();
     for_good(export, file, || {
         alone(export, file, range, |now| {
-            // There is nothing behind the end. To write nothing judges who may write.
+            // There is nothing behind the end. A write without bytes checks the right to write.
             let length = range.length.min(now.size.saturating_sub(offset));
             match length {
                 0 => store.write_at(who, file.object(), offset, &[]).map(drop)?,
@@ -77,8 +77,8 @@ pub fn deallocate(
     })
 }
 
-/// Makes a change, and brings it to stable storage. IO if anybody's sync of the file has failed meanwhile: it may have been
-/// told of the loss of this change, and no later sync is.
+/// Makes a change, and brings it to stable storage. IO if any sync of the file has failed meanwhile, because the kernel
+/// may have reported the loss of this change there, and reports it only once.
 pub(super) fn for_good(
     export: &Export,
     file: &Arc<File>,
@@ -93,7 +93,7 @@ pub(super) fn for_good(
     Ok(())
 }
 
-/// Makes a change of bytes in `range`, with the file to itself. `make` is told the attributes from before.
+/// Makes a change of bytes in `range`, with the file's gate closed. `make` gets the attributes from before.
 pub(super) fn alone(
     export: &Export,
     file: &Arc<File>,
@@ -129,7 +129,7 @@ pub(super) fn alone(
     made
 }
 
-/// Whether some bytes may be others after a failure. Space can run out in the middle.
+/// Whether bytes may have changed in spite of a failure, since space can run out in the middle.
 fn may_have_begun(error: &StoreError) -> bool {
     let short = [Status::NoSpc, Status::DQuot, Status::Jukebox];
     error.may_be_partial() || short.contains(&error.status)

@@ -1,4 +1,4 @@
-//! Frames of the page cache that hold no page, lent out for data on its way in.
+//! Lends frames without a page for incoming data.
 
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Arc;

@@ -1,39 +1,39 @@
-//! Syncs of one file, shared: one serves all whose bytes were written before it began.
+//! Shared syncs of a file. One sync serves all callers whose bytes were written before it began.
 
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use crate::store::StoreError;
 
-/// What became of a sync: the write verifier as of its end.
+/// The result of a sync, and the write verifier at its end.
 pub(crate) type Synced = Result<[u8; 8], StoreError>;
 
-/// The syncs of one file. There is one at a time, so nobody comes back with the old verifier after another has met a
-/// failure.
+/// The syncs of one file. Only one runs at a time, so nobody returns with the old verifier after another sync has failed.
 #[derive(Default)]
 pub(crate) struct Syncs {
     state: Mutex<State>,
     ended: Condvar,
-    /// Those that failed.
+    /// Number of failed syncs.
     failures: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     under_way: bool,
-    /// The one that has not begun: it will cover all that is written by now.
+    /// The number of the sync that has not begun. It will cover all that is written by now.
     next: Arc<OnceLock<Synced>>,
-    /// Somebody who waits for it wants the times synced too.
+    /// Whether a caller that waits for it also wants the times synced.
     next_with_times: bool,
 }
 
 impl Syncs {
-    /// How many have failed so far: whoever was told of one may have been told of bytes that others wrote.
+    /// How many have failed so far. A failure may have been about bytes that others wrote.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::SeqCst)
     }
 
-    /// Waits for a sync that begins from now on. `sync`, told whether the times matter, is called if nobody else's is.
+    /// Waits for a sync that begins from now on. It calls `sync` (which learns whether the times matter) unless another
+    /// caller syncs.
     pub(crate) fn share(&self, with_times: bool, sync: impl FnOnce(bool) -> Synced) -> Synced {
         let mut state = self.state.lock();
         let ours = Arc::clone(&state.next);
@@ -59,7 +59,7 @@ impl Syncs {
     }
 }
 
-/// A sync that is under way. If it panics, one of those who wait for it begins another.
+/// A sync that is under way. If it panics, one of those that wait for it begins another.
 struct Turn<'a>(&'a Syncs);
 
 impl Drop for Turn<'_> {

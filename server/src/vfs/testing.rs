@@ -242,7 +242,13 @@ impl DirectClient {
     ) -> Vec<PageReference> {
         let range = ReadRange { offset, count };
         let pages = PageSize::DEFAULT.span(offset, count.into()).expect("pages");
-        let (found, _) = piggyback(&self.export, file, &self.session, range, 64);
+        let (found, _) = piggyback(
+            &self.export,
+            file,
+            (&*self.session, self.session.who()),
+            range,
+            64,
+        );
         let mut found: Vec<_> = found
             .into_iter()
             .filter(|reference| pages.contains(&reference.page))
@@ -263,7 +269,14 @@ impl DirectClient {
             offset: 0,
             count: 1,
         };
-        piggyback(&self.export, file, &self.session, range, 64).1
+        piggyback(
+            &self.export,
+            file,
+            (&*self.session, self.session.who()),
+            range,
+            64,
+        )
+        .1
     }
 
     /// A guarded read of all that the reference covers.

@@ -1,12 +1,13 @@
-//! Writing: all the branching of a write, and of what else changes a file's bytes or rights, top to bottom.
+//! Writing. All the branching of writes and of other changes to a file's bytes or rights is here, from top to bottom.
 //!
-//! The order of a write, under the locks of all pages that it touches: the store's write; revoke the old frames;
-//! show the new attributes; move the change counter; make new frames visible; acknowledge. So whoever saw the new
-//! attributes or the new counter can no longer get the old page, and whoever got the old page holds an old counter.
+//! A write takes these steps in this order, under the locks of all pages that it touches: write to the store, revoke the
+//! old frames, show the new attributes, move the change counter, make new frames visible, acknowledge. So a client that
+//! saw the new attributes or the new counter cannot get the old page, and a client that got the old page holds an old
+//! counter.
 //!
-//! Data that a peer may change meanwhile (they came by RDMA, into memory that a fabric may share) are copied once for each
-//! place that they go to: to the new frames before the store's write, and from those to the store, so that the page in
-//! memory is the one on disk. What gets no frame goes to the store alone, from where it lies.
+//! A peer may change data that came by RDMA, into memory that a fabric may share. The server copies such data only once for
+//! each destination: to the new frames before the store's write, and from these to the store. So the page in memory is
+//! the one on disk. Data without a frame goes to the store directly.
 
 use std::ops::RangeInclusive;
 
@@ -26,12 +27,12 @@ use crate::vfs::syncs::Synced;
 
 mod pages;
 
-/// How stable the data of a write shall be when it returns.
+/// How stable the data of a write is to be when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stable {
-    /// They may be lost until a commit.
+    /// The data may be lost until a commit.
     Unstable,
-    /// The data, and what it takes to read them again, are on stable storage.
+    /// The data, and the attributes needed to read it again, are on stable storage.
     DataSync,
     /// The data and all attributes are on stable storage.
     FileSync,
@@ -40,9 +41,9 @@ pub enum Stable {
 /// A change that was refused, and the attributes around it as far as they are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub error: StoreError,
-    /// The file before and after.
+    /// The attributes before and after.
     pub around: Around,
 }
 
@@ -54,7 +55,7 @@ impl Refused {
         }
     }
 
-    /// Nothing was changed.
+    /// A refusal that has changed nothing.
     fn unchanged(export: &Export, file: &File, error: impl Into<StoreError>) -> Self {
         Self {
             error: error.into(),
@@ -66,20 +67,20 @@ impl Refused {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// Bytes written: at least one, fewer than given if space ran out.
+    /// Number of bytes written: at least one, and fewer than given if space ran out.
     pub count: u32,
-    /// How far they got; never less than asked for.
+    /// How stable they are, which is never less than asked for.
     pub committed: Stable,
-    /// Write verifier: another one whenever unstable data may have been lost.
+    /// The write verifier, which changes whenever unstable data may have been lost.
     pub verifier: [u8; 8],
     /// The file before and after.
     pub around: Around,
 }
 
-/// The largest file (RFC 1813 `maxfilesize`): what a signed 64-bit offset can reach.
+/// The largest size of a file in bytes (RFC 1813, `maxfilesize`), which a signed 64-bit offset can reach.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Writes `data` at `offset`. May block.
@@ -99,14 +100,14 @@ pub fn write<'d>(
         .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
     let asked = (export.promises()).ask_to_write(export, who, file.object());
     let _changing = asked.map_err(|error| Refused::unchanged(export, file, error))?;
-    // From before the data: if a sync fails in between, the client will see that the verifier is another.
+    // The verifier is from before the write. If a sync fails in between, the client will notice that it has changed.
     let (verifier, failures) = (export.verifier(), file.syncs().failures());
     let settle = || match stable {
-        Stable::Unstable if !export.store().wants_sync() => Ok(verifier),
+        Stable::Unstable if !export.wants_sync(file.object()) => Ok(verifier),
         _ => sync(export, file, stable != Stable::FileSync),
     };
     let (count, around) = match data.is_empty() {
-        // The store refuses who may not write, and does nothing else.
+        // The store checks the right to write, and does nothing else.
         true => {
             let judged = || export.store().write_from(who, file.object(), offset, data);
             let (settled, around) = with_looks(export, file, || judged().and_then(|_| settle()));
@@ -142,7 +143,7 @@ pub fn write<'d>(
     })
 }
 
-/// COMMIT: all that was written is on stable storage when it returns; the write verifier. May block.
+/// COMMIT. Brings everything written to stable storage, and returns the write verifier. May block.
 pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], Around), Refused> {
     let (synced, around) = with_looks(export, file, || sync(export, file, true));
     let verifier = synced.map_err(|error| Refused { error, around })?;
@@ -169,7 +170,7 @@ pub(super) fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced
     })
 }
 
-/// The attributes around what changes none of them: if they are others afterwards, that was someone else's doing.
+/// Takes the attributes around a call that changes none. If they differ, someone else has changed the file.
 fn with_looks<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, Around) {
     let look = || attributes(export, file.object()).ok();
     let before = look().as_ref().map(Before::from);
@@ -180,13 +181,13 @@ fn with_looks<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, A
     (done, Around { before, after })
 }
 
-/// What became of the data of a write.
+/// The effect of a write's data.
 struct Done {
-    /// Bytes written.
+    /// Number of bytes written.
     written: Result<usize, StoreError>,
     /// The attributes around it.
     around: Around,
-    /// They show that someone else was at the file too.
+    /// Whether they show that someone else has changed the file, too.
     foreign: bool,
 }
 
@@ -206,12 +207,12 @@ impl Put<'_> {
         store.write_from(self.who, self.file.object(), self.offset, data)
     }
 
-    /// All of it. `end` is where it ends.
+    /// Writes all data, which ends at `end`.
     fn run(&self, end: u64) -> Result<(u32, Around), Refused> {
         let done = self.within_size(end).unwrap_or_else(|| self.extending());
         let mut around = done.around;
         if done.foreign {
-            // What this finds is an outside change's business, not the write's.
+            // A failure here is about an outside change, not about this write.
             let _ = change::take_note(self.export, self.file);
             around = Around {
                 before: None,
@@ -224,14 +225,14 @@ impl Put<'_> {
         }
     }
 
-    /// A write that leaves the size alone, beside other readers and writers of the file. `None`: it does not.
+    /// A write that keeps the size, beside other readers and writers of the file. `None` if it would change the size.
     fn within_size(&self, end: u64) -> Option<Done> {
         let gate = self.file.enter_blocking();
         let size = self.file.attributes().size;
         (end <= size).then(|| self.put(&gate, size))
     }
 
-    /// A write beyond the end, alone. (Or no longer beyond it, which does no harm.)
+    /// A write beyond the end, with the gate closed. (By now it may not be beyond the end, which does no harm.)
     fn extending(&self) -> Done {
         let gate = self.file.close();
         let size = self.file.attributes().size;
@@ -269,7 +270,7 @@ impl Put<'_> {
 
         // Of what may change meanwhile one copy counts, and the store is to get that one.
         let full_size = size.max(self.offset + self.data.len() as u64);
-        // Who may not write gets no frames for it: to write nothing judges, and does nothing else.
+        // A caller without the right to write gets no frames. A write without bytes checks that.
         let judged = match self.data.is_fixed() {
             true => Ok(0),
             false => self.store(&Gather::new()),
@@ -290,22 +291,22 @@ impl Put<'_> {
             Ok(count) => size.max(self.offset + *count as u64),
             Err(_) => size,
         };
-        // Whoever sees the new attributes can no longer read the old pages.
+        // A client that sees the new attributes can no longer read the old pages.
         self.revoke(&mut locks, &written);
         if let Some(lock) = old_lock.as_mut().filter(|_| new_size != size) {
             self.export.cache().retire(lock, Reason::Size);
         }
         let (after, foreign) = recording.end(new_size);
         match &written {
-            // What else is in the pages nobody knows.
+            // The rest of the pages is unknown.
             Ok(_) if foreign => self.retire_pages(&mut locks, Reason::Outside),
             Ok(count) if *count == self.data.len() => {
                 let new = ahead.unwrap_or_else(|| self.prepare_all(&locks, size, new_size));
                 self.replace_pages(&mut locks, new);
             }
-            // The disk is full, or close to it: the store shall say how far it came.
+            // The disk is full or nearly so. The store reports how far it came.
             Ok(_) => self.retire_pages(&mut locks, Reason::Write),
-            // Times may move even if no byte does.
+            // The times may change even if no byte does.
             Err(error) if error.may_be_partial() || before != Before::from(&after) => {
                 self.file.counter().bump();
             }
@@ -326,7 +327,7 @@ impl Put<'_> {
         }
     }
 
-    /// The leaves of pages, each once.
+    /// The leaves of pages, each of them once.
     fn leaves(&self, pages: &RangeInclusive<u64>) -> Vec<Arc<Leaf>> {
         let (first, last) = (Leaf::first_of(*pages.start()), *pages.end());
         (first..=last)
@@ -357,7 +358,7 @@ impl Put<'_> {
     }
 }
 
-/// The one of neighbouring leaves that a page is in.
+/// The leaf of a page, among neighbouring leaves.
 fn leaf_of(leaves: &[Arc<Leaf>], page: u64) -> &Arc<Leaf> {
     &leaves[((page - leaves[0].first()) / LEAF_PAGES) as usize]
 }
@@ -382,7 +383,7 @@ pub fn set_attributes(
     Ok(around)
 }
 
-/// SETATTR of a regular file, but for its sync.
+/// SETATTR of a regular file, without its sync.
 fn set_file(
     export: &Export,
     who: &Credential,
@@ -399,13 +400,13 @@ fn set_file(
     check_guard(guard, &before)?;
     change::absorb_if_foreign(export, file, &before);
 
-    // A time of modification that is set is reported as a write is.
+    // The store reports a set modification time like a write.
     let is_reported = new.size.is_some() || new.mtime != SetTime::Keep;
     let expect = || is_reported.then(|| file.reports().expect_own());
     expect();
     let set = store.setattr(who, object, new);
     expect();
-    // A refusal may come after a part of it was done.
+    // The refusal may come after a part of the change.
     let after = set.or_else(|_| store.getattr(object));
     let asked = match &set {
         Err(error) if !error.may_be_partial() => None,
@@ -422,7 +423,7 @@ fn set_file(
     }
 }
 
-/// SETATTR of what has no pages.
+/// SETATTR of an object without pages.
 fn set_plain(
     export: &Export,
     who: &Credential,

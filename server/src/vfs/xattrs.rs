@@ -1,16 +1,16 @@
-//! Extended attributes of users. They are not cached here.
+//! Extended attributes of users, which the server does not cache.
 
 use crate::store::{Credential, ObjectId, StoreError, XattrHow};
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
 use crate::vfs::export::Export;
 
-/// Whether objects of the export have any.
+/// Whether objects of the export have extended attributes.
 pub fn supported(export: &Export) -> bool {
     export.store().has_xattrs()
 }
 
-/// The value of one.
+/// The value of an attribute.
 pub fn get(
     export: &Export,
     who: &Credential,
@@ -20,7 +20,7 @@ pub fn get(
     export.store().xattr(who, object, name)
 }
 
-/// The names of all, in one order.
+/// The names of all attributes, always in the same order.
 pub fn list(
     export: &Export,
     who: &Credential,
@@ -29,7 +29,7 @@ pub fn list(
     export.store().xattrs(who, object)
 }
 
-/// Sets one; the attributes of the object around that.
+/// Sets an attribute. Returns the object's attributes before and after.
 pub fn set(
     export: &Export,
     who: &Credential,
@@ -42,7 +42,7 @@ pub fn set(
     })
 }
 
-/// Removes one; the attributes of the object around that.
+/// Removes an attribute. Returns the object's attributes before and after.
 pub fn remove(
     export: &Export,
     who: &Credential,

@@ -14,7 +14,7 @@ use odafs_common::wire::{nfs4, nsm};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::drc::{Bounds, DuplicateCache};
@@ -264,6 +264,7 @@ pub fn caller(address: &str) -> Caller {
         placement: None,
         apart: None,
         back: None,
+        notes: Notes::default(),
     }
 }
 

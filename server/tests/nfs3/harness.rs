@@ -13,7 +13,7 @@ use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
 use odafs_common::wire::xdr::{Decode, Encode, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
@@ -227,6 +227,7 @@ pub fn caller(address: &str) -> Caller {
         placement: None,
         apart: None,
         back: None,
+        notes: Notes::default(),
     }
 }
 

@@ -147,6 +147,7 @@ fn a_link_that_is_too_long_for_the_reply_leaves_nothing_to_place() {
     let call = Call {
         caller: &client.caller,
         who: client.who.clone(),
+        rights: Rights::default(),
         procedure: Procedure::Compound.code(),
         arguments: Reader::new(&bytes),
         apart: None,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use odafs_common::wire::record::RecordTooLong;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Back, Caller, Errand, Job, Outcome, Transport};
+use odafs_nic::calls::{Back, Caller, Errand, Job, Notes, Outcome, Transport};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -142,6 +142,7 @@ impl<'a> Connection<'a> {
                 placement: None,
                 apart: None,
                 back: Some(Arc::new(WayBack(sender.clone()))),
+                notes: Notes::default(),
             },
             records: Records::new(shared.limits.record_bytes),
             unread: Vec::new(),

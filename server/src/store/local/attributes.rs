@@ -17,7 +17,7 @@ use crate::store::{
     Status, access,
 };
 
-/// Whether the object has no POSIX ACL. (Its mode shows the ACL's mask where the group's bits belong.)
+/// Whether the object has no POSIX ACL. (With one, the group's bits of the mode show the ACL's mask.)
 pub(super) fn mode_decides(object: &Descriptor) -> Result<bool> {
     if object.kind == FileType::Symlink {
         return Ok(true);
@@ -64,7 +64,7 @@ impl LocalStore {
             if path.kind == FileType::Symlink && new.mode.is_some() {
                 return Err(Status::NotSupp.into());
             }
-            // What may be refused comes first, and the mode after what takes set-id bits away.
+            // What may be refused comes first. The mode comes after what clears set-id bits.
             apply_ids(path.as_fd(), new)?;
             if let Some((file, size)) = &file {
                 ftruncate(&**file, *size)?;
@@ -80,14 +80,14 @@ impl LocalStore {
             touch
         };
         if touch_as_ourselves {
-            // By someone who may write, to the server's time: utimensat(2) grants that for both times only.
+            // utimensat(2) lets a caller with the right to write set the server's time, but only for both times together.
             apply_times(path.as_fd(), new)?;
         }
         self.attributes(object, &*path)
     }
 
-    /// Refuses what would fail half way, and what utimensat(2) and ftruncate(2) would not refuse. The kernel
-    /// judges the rest.
+    /// Refuses what would fail halfway, and what utimensat(2) and ftruncate(2) would not refuse. The kernel judges the
+    /// rest.
     fn judge_set(
         &self,
         who: &Credential,
@@ -131,7 +131,7 @@ impl LocalStore {
     pub(super) fn limits(&self) -> Result<Limits> {
         let found = fstatvfs(&self.whole)?;
         Ok(Limits {
-            // No call tells it; ext4's is the lowest of those in common use.
+            // No call tells it. The value of ext4 is the lowest of the common file systems.
             link_max: 65_000,
             name_max: found.f_namemax.min(255) as u32,
             size_max: self.size_max,
@@ -145,7 +145,7 @@ impl LocalStore {
     }
 }
 
-/// What the kernel grants the thread's ids of `mask`, as [`attributes_permit`] spells it.
+/// The bits of `mask` that the kernel grants to the ids of this thread, as in [`attributes_permit`].
 fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
     let directory = object.kind == FileType::Directory;
     let write = access::MODIFY | access::EXTEND | if directory { access::DELETE } else { 0 };
@@ -167,8 +167,8 @@ fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
     granted
 }
 
-/// The largest size of a file. No call tells it, but no file can be positioned beyond. `None`: the file system makes no
-/// file without a name.
+/// The largest size of a file. No call tells it, but lseek(2) refuses positions beyond it. `None` if the file system cannot
+/// make a file without a name.
 pub(super) fn size_max(directory: BorrowedFd<'_>) -> Option<u64> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = openat(directory, c".", flags, Mode::from_raw_mode(0o600)).ok()?;

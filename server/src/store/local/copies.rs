@@ -1,4 +1,5 @@
-//! Copies within the file system, which need not come by here, and clones, which share their storage with the source.
+//! Copies within the file system, whose bytes need not pass through the server, and clones, which share storage with the
+//! source.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -10,7 +11,7 @@ use super::descriptors::Use;
 use super::{LocalStore, sys};
 use crate::store::{Credential, ObjectId, Result, Status, StoreError, by_hand};
 
-/// No file system has longer blocks. What claims so means something else by them.
+/// The longest block of a file system, in bytes. A larger value means something else.
 const BLOCK_BYTES_MAX: u32 = 64 << 10;
 
 impl LocalStore {
@@ -46,7 +47,7 @@ impl LocalStore {
                 self.descriptors.unsynced().wrote(to.0, &target);
                 Ok(copied as u64)
             }
-            // The source ends there; or the file system cannot do it, some of which say nothing.
+            // Either the source ends there, or the file system cannot copy. Some report that as no bytes.
             Ok(_) | Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 drop(judge);
                 by_hand::copy(self, who, from, to, count)
@@ -78,7 +79,7 @@ impl LocalStore {
     }
 }
 
-/// What clones are multiples of, in bytes. No call tells whether there are any, but one can be made.
+/// The block size of clones, in bytes. No call tells whether the file system can clone, so this tries it.
 pub(super) fn clone_block(directory: BorrowedFd<'_>) -> Option<u32> {
     let block = u32::try_from(fstatvfs(directory).ok()?.f_bsize).ok()?;
     if !(512..=BLOCK_BYTES_MAX).contains(&block) {

@@ -1,4 +1,4 @@
-//! Bytes: reading, writing, syncing.
+//! Reading, writing and syncing bytes.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
@@ -46,7 +46,7 @@ impl LocalStore {
         Ok(count)
     }
 
-    /// What an open file has in the kernel's page cache.
+    /// Reads from an open file what the kernel's page cache has. False if that is not all of it.
     pub(super) fn read_cached(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
         let wanted = data.len();
         let inside = offset.saturating_add(wanted as u64) <= OFFSET_MAX;
@@ -70,7 +70,7 @@ impl LocalStore {
         offset: u64,
         data: &Gather<'_>,
     ) -> Result<usize> {
-        // Nothing is opened for writing that will not be written to.
+        // Without data, no file is opened for writing.
         let wanted = if data.is_empty() {
             Use::Path
         } else {
@@ -80,7 +80,7 @@ impl LocalStore {
         if offset.saturating_add(data.len() as u64) > OFFSET_MAX {
             return Err(Status::FBig.into());
         }
-        // As the caller, so that quotas and the loss of set-user-id are the kernel's business.
+        // As the caller, so that the kernel applies quotas and clears set-user-id.
         let _judge = self.judge_write(who, &file)?;
         let mut count = 0;
         while count < data.len() {
@@ -98,7 +98,7 @@ impl LocalStore {
         Ok(count)
     }
 
-    /// A regular file. `IsDir` and `Inval` say what else it may be.
+    /// Refuses anything but a regular file: directories with ISDIR, others with INVAL.
     pub(super) fn file(&self, object: ObjectId, wanted: Use) -> Result<Arc<Descriptor>> {
         if let Some(found) = self.descriptors.find(object, wanted)
             && found.kind == FileType::Regular
@@ -112,7 +112,7 @@ impl LocalStore {
         }
     }
 
-    /// The right to write: by mode and ACL, and to the owner always (RFC 1813 section 4.4).
+    /// Checks the right to write: by mode and ACL, and for the owner always (RFC 1813, section 4.4).
     pub(super) fn judge_write(&self, who: &Credential, file: &Descriptor) -> Result<Judge<'_>> {
         let judge = self.identity.judge(who)?;
         match &judge {
@@ -140,14 +140,14 @@ impl LocalStore {
         if let Some(file) = self.descriptors.find(object, Use::Write)
             && self.can_write_again(&file)?
         {
-            // Nobody can execute a file that is open for writing.
+            // The kernel lets nobody execute a file that is open for writing.
             self.descriptors.release(object);
         }
         Ok(())
     }
 
-    /// Whether a closed file can be opened for writing again: the owner's right to write on regardless of
-    /// the mode ends with the descriptor, unless we are root.
+    /// Whether a closed file can be opened for writing again. Unless the server runs as root, the owner's right to write
+    /// regardless of the mode ends with the descriptor.
     fn can_write_again(&self, file: &Descriptor) -> Result<bool> {
         Ok(self.identity.own().uid == 0 || fstat(file)?.st_mode & 0o200 != 0)
     }
@@ -162,7 +162,7 @@ impl LocalStore {
                 Some(file) => sync(file),
                 None => match self.descriptor(object, Use::Read) {
                     Ok(file) => sync(&file),
-                    // Its owner may have set attributes of what we may not open.
+                    // Its owner may have set attributes of a file that this process may not open.
                     Err(_) => syncfs(&self.whole),
                 },
             };
@@ -170,8 +170,8 @@ impl LocalStore {
         })
     }
 
-    /// Brings the attributes of an object, or the names in a directory, to stable storage. What cannot be opened takes
-    /// its whole file system with it.
+    /// Brings the attributes of an object, or the names in a directory, to stable storage. If the object cannot be
+    /// opened, this syncs the whole file system.
     pub(super) fn sync_attributes(&self, object: ObjectId, path: &Descriptor) -> Result<()> {
         if path.kind == FileType::Regular {
             return self.sync_file(object, Asked::No, false);

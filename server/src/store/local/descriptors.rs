@@ -1,5 +1,5 @@
-//! Open files: as many as the process may have, the least recently used closed first. One with unsynced bytes stays
-//! open until it is synced (see [`super::unsynced`]): nobody who only looks for a name waits for a disk.
+//! Open files. The store keeps as many as it may, and closes the least recently used first. A file with unsynced bytes
+//! stays open until it is synced (see [`super::unsynced`]), so that a mere lookup never waits for a disk.
 
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::unsynced::{Asked, Unsynced};
 use crate::store::{FileType, ObjectId, Result, Status};
 
-/// What a descriptor is good for. Each is good for what the ones before it are.
+/// What a descriptor can be used for. Each kind includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Use {
     /// Naming the object (`O_PATH`).
@@ -36,7 +36,7 @@ impl Descriptor {
         Arc::new(Self { fd, kind, good_for })
     }
 
-    /// A path that leads to the very object, whatever its names are by now.
+    /// A path to this very object, whatever its names are by now.
     pub fn magic_path(&self) -> String {
         magic_path(self.fd.as_fd())
     }
@@ -48,7 +48,7 @@ impl AsFd for Descriptor {
     }
 }
 
-/// `/proc/self/fd/N`: opening it opens the descriptor's object anew.
+/// `/proc/self/fd/N`, which opens the descriptor's object again.
 pub(super) fn magic_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -57,15 +57,15 @@ pub(super) fn magic_path(fd: BorrowedFd<'_>) -> String {
 pub(super) struct Descriptors {
     open: Mutex<LruCache<ObjectId, Arc<Descriptor>>>,
     unsynced: Arc<Unsynced>,
-    /// Syncs what has waited too long.
+    /// The thread that syncs what has waited too long.
     syncer: Option<JoinHandle<()>>,
 }
 
 impl Descriptors {
-    /// Keeps at most `capacity` open, of which a quarter may be open only for what is not synced.
+    /// Keeps at most `capacity` files open. At most a quarter of them stay open only because they are not synced.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The system can give no more threads.
     pub fn new(capacity: usize) -> std::io::Result<Self> {
         let quarter = capacity / 4;
         let unsynced = Arc::new(Unsynced::new(quarter));
@@ -74,7 +74,7 @@ impl Descriptors {
         let surplus = Arc::clone(&unsynced);
         let syncer = syncer.spawn(move || {
             while let Some(object) = surplus.surplus() {
-                // If it was synced meanwhile, there is nothing to do. A failure is kept for who will ask.
+                // If it was synced meanwhile, there is nothing to do. A failure is kept for whoever syncs next.
                 let _ = surplus.sync(object, Asked::No, |written| match written {
                     Some(file) => Ok(fdatasync(file)?),
                     None => Ok(()),
@@ -88,7 +88,7 @@ impl Descriptors {
         })
     }
 
-    /// What was written and not yet synced.
+    /// The objects with unsynced bytes.
     pub fn unsynced(&self) -> &Unsynced {
         &self.unsynced
     }
@@ -103,7 +103,7 @@ impl Descriptors {
         found.or_else(|| self.unsynced.find(object))
     }
 
-    /// Keeps a descriptor, unless one as good is there already.
+    /// Keeps a descriptor, unless there is one of the same kind or better.
     pub fn keep(&self, object: ObjectId, descriptor: &Arc<Descriptor>) {
         let mut open = self.open.lock();
         if open
@@ -117,7 +117,7 @@ impl Descriptors {
         drop(closed);
     }
 
-    /// Closes the descriptors of an object that is gone; nothing needs to be synced.
+    /// Closes the descriptors of an object that is gone, of which nothing needs a sync.
     pub fn forget(&self, object: ObjectId) {
         self.release(object);
         self.unsynced.forget(object);
@@ -129,7 +129,7 @@ impl Descriptors {
         drop(closed);
     }
 
-    /// Closes half of all, the least recently used ones: someone needs descriptors.
+    /// Closes the less recently used half, because the process has run out of descriptors.
     pub fn shrink(&self) {
         let count = self.open.lock().len().div_ceil(2);
         for _ in 0..count {
@@ -138,7 +138,7 @@ impl Descriptors {
         }
     }
 
-    /// Runs `open`, once more with half of the descriptors closed if there were none left.
+    /// Runs `open`. If there were no descriptors left, it closes half of them and runs `open` again.
     pub fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
         match open() {
             Err(refused) if refused.status == Status::Jukebox => {
@@ -159,8 +159,8 @@ impl Drop for Descriptors {
     }
 }
 
-/// Allows this process as many open files as it may allow itself, and says how many each of so many stores should keep open:
-/// half of them together, since connections and the files of calls under way need some too.
+/// Raises the limit on open files of this process as far as allowed. Returns how many each of so many stores should keep
+/// open: together half of them, because connections and calls under way need some too.
 pub(super) fn raise_open_file_limit(stores: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,4 +1,4 @@
-//! Names that come, go and move. Each call ends with a sync of the directories that it changed.
+//! Making, removing and renaming. Each call ends with a sync of the directories that it changed.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -21,10 +21,10 @@ use crate::store::{
     Special, Status, Unlinked, default_mode,
 };
 
-/// Another process may take and free a name again and again; at some point that is its problem.
+/// How often to try again if another process keeps taking and freeing the name.
 const ATTEMPTS: usize = 16;
 
-/// A name to make something under.
+/// A name for a new object.
 struct NewName<'a> {
     directory: ObjectId,
     within: Arc<Descriptor>,
@@ -42,7 +42,7 @@ impl LocalStore {
         })
     }
 
-    /// Who makes something must be someone that it can be given to.
+    /// Refuses callers to whom the new object could not be given.
     fn judge_maker(&self, who: &Credential) -> Result<Judge<'_>> {
         without_umask()?;
         match self.identity.judge(who)? {
@@ -129,7 +129,7 @@ impl LocalStore {
         self.finish(place, fd, Use::Write)
     }
 
-    /// The attributes of a new object, as its maker. It is taken back if they are refused.
+    /// Sets the attributes of a new object as its maker. If they are refused, the object is removed again.
     fn dress(
         &self,
         who: &Credential,
@@ -137,7 +137,7 @@ impl LocalStore {
         fd: &OwnedFd,
         new: &SetAttributes,
     ) -> Result<()> {
-        // It was made with its mode, or with as much of it as a default ACL left.
+        // It was made with its mode, or with as much of that as a default ACL left.
         let new = settable_at_first(who, new);
         let dressed = apply_ids(fd.as_fd(), &new).and_then(|()| apply_times(fd.as_fd(), &new));
         if dressed.is_err() {
@@ -156,7 +156,7 @@ impl LocalStore {
         let _ = unlinkat(&*place.within, place.name, flags);
     }
 
-    /// Syncs the directory, and takes the new object in.
+    /// Syncs the directory, and opens and remembers the new object.
     fn finish(
         &self,
         place: &NewName<'_>,
@@ -253,7 +253,7 @@ impl LocalStore {
         self.finish(&place, fd, Use::Path)
     }
 
-    /// Makes something that is not opened by being made, and opens it as a path.
+    /// Makes an object by a call that does not open it, and then opens it as a path.
     fn make(
         &self,
         who: &Credential,
@@ -292,7 +292,7 @@ impl LocalStore {
         self.attributes(object, &*linked)
     }
 
-    /// What a name stands for, whatever it is, before the name goes.
+    /// The object of a name that is about to go.
     fn victim(&self, within: &Descriptor, name: &[u8]) -> Result<(ObjectId, Attributes, OwnedFd)> {
         let fd = self
             .descriptors
@@ -301,7 +301,7 @@ impl LocalStore {
         Ok((object, attributes, fd))
     }
 
-    /// Takes notice that a name is gone; whether it was the last.
+    /// Notes that a name is gone. Returns whether it was the last of its object.
     fn unlinked(
         &self,
         directory: ObjectId,
@@ -399,7 +399,7 @@ impl LocalStore {
                 }
             }
             renameat(&*source, from_name, &*target, to_name).map_err(|errno| match errno {
-                // Some file systems say so of a directory that is not empty.
+                // Some file systems report EXIST for a directory that is not empty.
                 Errno::EXIST => Errno::NOTEMPTY,
                 errno => errno,
             })?;

@@ -1,12 +1,12 @@
-//! Acting for someone else: the file system ids of the calling thread, switched and always switched back.
+//! Acting for another user: switching the file system ids of the calling thread, and back.
 //!
-//! A server with the rights of root has the kernel judge its callers: for the length of a call its thread has
-//! their user, group and supplementary groups as file system ids (setfsuid(2) and its kin concern one thread,
-//! not the process). Switching away from uid 0 also drops the capabilities that override permissions
-//! (CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN and others, see capabilities(7)), and switching back restores them.
+//! A server with the rights of root lets the kernel judge its callers. For the length of a call, its thread has their user,
+//! group and supplementary groups as file system ids. (setfsuid(2) and its kin concern one thread, not the process.)
+//! Switching away from user 0 also drops the capabilities that override permissions (CAP_DAC_OVERRIDE, CAP_FOWNER,
+//! CAP_CHOWN and others, see capabilities(7)). Switching back restores them.
 //!
-//! Any other server cannot. It judges ids that are not its own by mode bits, and only lets them read and write
-//! what is there: see [`Judge::Ourselves`].
+//! Any other server cannot switch ids. It judges ids that are not its own by mode bits, and lets them only read and write
+//! what exists: see [`Judge::Ourselves`].
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -19,25 +19,25 @@ use rustix::thread::CapabilitySet;
 use super::sys;
 use crate::store::{Credential, Result, Status, ids};
 
-/// What this process is, and may become.
+/// The ids of this process, and whether it can switch them.
 pub(super) struct Identity {
     own: Credential,
     own_groups: Vec<Gid>,
     switches: bool,
-    /// The ids switched to last, which can therefore be switched to: user in the upper half, group in the lower.
+    /// The ids of the last switch, which can therefore be switched to: the user in the upper half, the group in the lower.
     possible: AtomicU64,
 }
 
-/// Who says what a caller may do.
+/// What decides the rights of a caller.
 pub(super) enum Judge<'a> {
-    /// The kernel, while this lives: the thread has the caller's ids, or the caller acts as we do.
+    /// The kernel, while this lives. The thread has the caller's ids, or the caller acts as the serving user.
     Kernel(Option<Acting<'a>>),
-    /// Mode bits, since ids cannot be switched. Such a caller can read and write what exists and remove and
-    /// rename it, but makes nothing, as it could not be given what it made.
+    /// Mode bits, because the server cannot switch ids. Such a caller can read, write, remove and rename what exists. It
+    /// cannot make anything, because the new object could not be given to it.
     Ourselves,
 }
 
-/// The thread has other ids than the process. Bound to its thread; ends with the scope.
+/// The thread has other ids than the process until this is dropped. It is bound to its thread.
 pub(super) struct Acting<'a> {
     identity: &'a Identity,
     other_groups: bool,
@@ -62,7 +62,7 @@ impl Identity {
                 let acting = identity.act(&nobody);
                 acting.is_ok_and(|_acting| !has(CapabilitySet::DAC_OVERRIDE))
             };
-            // By a thread of its own: this one, and those that it starts, keep their credentials (see `ids`).
+            // On a thread of its own, so that this thread and those that it starts keep their credentials (see `ids`).
             let drops = std::thread::scope(|scope| scope.spawn(drops).join());
             identity.switches = drops.unwrap_or(false);
         }
@@ -73,13 +73,13 @@ impl Identity {
         &self.own
     }
 
-    /// Whether callers are judged by the kernel whoever they are.
+    /// Whether the kernel judges all callers, whoever they are.
     #[cfg(test)]
     pub fn switches(&self) -> bool {
         self.switches
     }
 
-    /// Keep the result as long as the caller shall be judged.
+    /// Judges a caller for as long as the result is kept.
     pub fn judge(&self, caller: &Credential) -> Result<Judge<'_>> {
         if caller.own {
             Ok(Judge::Kernel(None))
@@ -89,7 +89,7 @@ impl Identity {
             }
             Ok(Judge::Kernel(Some(self.act(caller)?)))
         } else if caller.uid == self.own.uid || caller.uid == 0 {
-            // Root on a client is nobody special here, but may do what we may.
+            // A client's root has no special rights here, but may do what this process may.
             Ok(Judge::Kernel(None))
         } else {
             Ok(Judge::Ourselves)
@@ -112,8 +112,8 @@ impl Identity {
             _not_send: PhantomData,
         };
         let before = (sys::set_file_gid(caller.gid), sys::set_file_uid(caller.uid));
-        // Neither call says whether it did anything: the next one tells. (Apart from ids that do not exist, they
-        // fail only where the system has no page of memory left.)
+        // Neither call reports whether it did anything; the next one shows that. (Apart from ids that do not exist, they
+        // fail only if the system has no page of memory left.)
         if before != (self.own.gid, self.own.uid) {
             eprintln!("odafs: a thread has not taken its own ids back");
             std::process::abort();
@@ -131,7 +131,7 @@ impl Identity {
     }
 }
 
-/// No id: the calls that set ids leave them as they are.
+/// No id. The calls that set ids then change nothing.
 const NOBODY_AT_ALL: u32 = u32::MAX;
 
 fn pack((uid, gid): (u32, u32)) -> u64 {
@@ -151,8 +151,8 @@ impl Drop for Acting<'_> {
     }
 }
 
-/// Takes the umask from the calling thread, for good: clients have applied theirs. Nothing else of the process is
-/// concerned, but the thread then has a working directory of its own too.
+/// Clears the umask of the calling thread for good, because clients have applied their own. The rest of the process is not
+/// affected, but the thread then has a working directory of its own, too.
 pub(super) fn without_umask() -> Result<()> {
     thread_local!(static GONE: Cell<bool> = const { Cell::new(false) });
     if !GONE.get() {
@@ -221,7 +221,7 @@ mod tests {
             during.contains("\t4001") && during.contains("\t4002") && during.contains("4003 4004")
         );
         let elsewhere = std::thread::spawn(ids_of_this_thread).join().unwrap();
-        // A thread starts with its parent's ids: the server's threads are started by none that acts.
+        // A thread starts with its parent's ids. No thread that acts for another user starts threads of the server.
         assert_eq!(elsewhere, during);
         drop(judge);
         assert_eq!(ids_of_this_thread(), before);

@@ -1,17 +1,16 @@
-//! Where objects are: for a server that cannot open them by handle.
+//! The handle index: where objects are, for a server that cannot open them by file handle.
 //!
-//! Each object that a client was shown is remembered as inode number, generation, parent and name, in memory
-//! and in an append-only log in the state directory. Opening a handle walks the names from the root and checks
-//! inode number and generation at the end. What others renamed is therefore not found until it is looked up again:
-//! its handles are stale. Our own renames are followed.
+//! The index remembers each object that a client was shown, by inode number, generation, parent and name. It is in memory
+//! and in an append-only log in the state directory. To open a file handle, the server walks the names from the root, and
+//! compares inode number and generation at the end. An object that others have renamed is therefore stale until someone
+//! looks it up again. The server's own renames are followed.
 //!
-//! Memory: about 120 bytes and the name for each object ever shown. The log is rewritten when most of it
-//! is out of date. It is written but not synced: a crash of the system may cost the latest entries, a crash of
-//! the server none.
+//! The index takes about 120 bytes and the name for each object ever shown. When most of the log is out of date, the server
+//! rewrites it. The log is not synced: a crash of the system may lose the latest entries, a crash of the server loses none.
 //!
-//! A record: length of what follows the checksum (32 bits), checksum (32 bits of SHA-256 of that), inode number,
-//! generation, inode number of the parent (64 bits each), name; little-endian. An empty name says that the
-//! object is gone.
+//! A record consists of these fields, in little-endian order: the length of what follows the checksum (32 bits), the
+//! checksum (32 bits of the SHA-256 of that), inode number, generation and inode number of the parent (64 bits each), and
+//! the name. An empty name means that the object is gone.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,9 +26,9 @@ use crate::store::ObjectId;
 const MAGIC: &[u8; 8] = b"odafsix1";
 const HEAD_BYTES: usize = 8;
 const FIXED_BYTES: usize = 24;
-/// Names of one object that are remembered; the oldest is forgotten.
+/// The most names that the index remembers of one object. Beyond it, the oldest is forgotten.
 const PLACES_MAX: usize = 8;
-/// A path longer than that many names is a circle.
+/// A path of more names is a circle.
 const DEPTH_MAX: usize = 100_000;
 
 /// A name in a directory.
@@ -42,7 +41,7 @@ pub(super) struct DirectoryEntry {
 
 struct Known {
     generation: u64,
-    /// The latest first; never empty.
+    /// The names, latest first. Never empty.
     places: Vec<DirectoryEntry>,
 }
 
@@ -65,8 +64,8 @@ struct Log {
 }
 
 impl Index {
-    /// Reads the log, or begins one. A log of another export is begun anew; so is one whose head is damaged
-    /// (its handles are then stale); a damaged tail is cut off.
+    /// Reads the log, or begins one. If the log belongs to another export, or its head is damaged, this begins a new one,
+    /// and file handles of before are stale. A damaged tail is cut off.
     pub fn open(path: &Path, export: u64, root: u64) -> io::Result<Self> {
         let mut known = HashMap::new();
         let (bytes, readable) = match read(path) {
@@ -107,14 +106,14 @@ impl Index {
         inner.write(object, parent, name);
     }
 
-    /// Whether [`Index::remember`] has nothing to do. It says no rather than wait.
+    /// Whether [`Index::remember`] has nothing to do. False if it would have to wait to find out.
     pub fn knows(&self, object: ObjectId, parent: u64, name: &[u8]) -> bool {
         self.inner
             .try_lock()
             .is_some_and(|inner| inner.knows(object, parent, name))
     }
 
-    /// A name does not stand for that object any more.
+    /// Notes that a name no longer stands for that object.
     pub fn forget_place(&self, object: ObjectId, parent: u64, name: &[u8]) {
         let mut inner = self.inner.lock();
         let Some(known) = inner.known.get_mut(&object.ino) else {
@@ -124,7 +123,7 @@ impl Index {
             return;
         }
         known.places.retain(|place| !place.is(parent, name));
-        // The log has no word for that: what it says again, latest last, is what a restart knows.
+        // The log has no record for that. A restart knows what the log repeats, latest last.
         let places: Vec<DirectoryEntry> = known.places.iter().rev().cloned().collect();
         inner.write(object, 0, b"");
         for place in places {
@@ -132,7 +131,7 @@ impl Index {
         }
     }
 
-    /// The object is gone.
+    /// Notes that the object is gone.
     pub fn forget(&self, object: ObjectId) {
         let mut inner = self.inner.lock();
         let gone = inner.known.get(&object.ino);
@@ -142,7 +141,7 @@ impl Index {
         }
     }
 
-    /// The paths that may lead to an object, as names from the root, the likeliest first.
+    /// The paths that may lead to an object, as names from the root, with the likeliest first.
     pub fn paths(&self, object: ObjectId) -> Vec<Vec<Box<[u8]>>> {
         let inner = self.inner.lock();
         let Some(known) = inner.known.get(&object.ino) else {
@@ -181,7 +180,7 @@ impl DirectoryEntry {
 }
 
 impl Inner {
-    /// It was seen there last.
+    /// Whether the object was last seen there.
     fn knows(&self, object: ObjectId, parent: u64, name: &[u8]) -> bool {
         self.known.get(&object.ino).is_some_and(|known| {
             let first = known.places.first();
@@ -212,7 +211,7 @@ impl Inner {
         }
     }
 
-    /// Writes what is known to a new log, and puts it in the old one's place.
+    /// Writes the index to a new log, which replaces the old one.
     fn compact(&mut self) -> io::Result<()> {
         let beside = self.log.path.with_extension("new");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
@@ -280,8 +279,7 @@ fn checksum(body: &[u8]) -> [u8; 4] {
     [digest[0], digest[1], digest[2], digest[3]]
 }
 
-/// Learns what a log says: how many records, and how many bytes of it are sound. `None` if it is not a log of
-/// this export.
+/// Reads a log. Returns the number of records, and how many bytes are sound. `None` if it is not a log of this export.
 fn replay(bytes: &[u8], export: u64, known: &mut HashMap<u64, Known>) -> Option<(usize, usize)> {
     let head = [&MAGIC[..], &export.to_le_bytes()].concat();
     let mut rest = bytes.strip_prefix(&head[..])?;
@@ -366,7 +364,7 @@ mod tests {
         assert!(paths(&index, object(11, 6)).is_empty());
         assert_eq!(paths(&index, d), ["e"]);
         drop(index);
-        // Another export's.
+        // A log of another export.
         let index = Index::open(&path, 10, ROOT).unwrap();
         assert!(paths(&index, d).is_empty());
     }

@@ -1,7 +1,7 @@
 //! Listing directories.
 //!
-//! A cookie is what the file system gives as the position after an entry (`d_off`), so it stays good while
-//! the directory changes and after a restart. `.` and `..` are ours, with cookies 1 and 2.
+//! A cookie is the position after an entry as the file system gives it (`d_off`), so it stays valid while the directory
+//! changes and after a restart. The server lists `.` and `..` itself, with cookies 1 and 2.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,11 +15,11 @@ use crate::store::{
     Attributes, Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result, pace,
 };
 
-/// After `.` and after `..`.
+/// The cookies after `.` and after `..`.
 const AFTER_HERE: u64 = 1;
 const AFTER_UP: u64 = 2;
-/// Positions that a file system may use and we have other uses for become cookies from here on: the last
-/// ones before the end of what it may use.
+/// Positions that a file system may use, but that have another meaning as cookies, become cookies from here on: the last
+/// ones before the end of the range that file systems use.
 const MOVED: u64 = i64::MAX as u64 - 8;
 const BUFFER_BYTES: usize = 32 << 10;
 
@@ -38,7 +38,7 @@ impl LocalStore {
             check_list(&attributes, who)?;
             plus &= check_search(&attributes, who).is_ok();
         }
-        // With a position of its own; and not as `.` in it, which it would take the right to search for.
+        // The descriptor needs a position of its own. Opening `.` in the directory would take the right to search it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = within.magic_path();
         let listed = self
@@ -93,7 +93,7 @@ impl LocalStore {
             let parent = if directory == self.root {
                 directory.ino
             } else {
-                // Whether it may be searched or not: its number is no secret, readdir(3) shows it.
+                // Whether it may be searched or not, its number is no secret, since readdir(3) shows it.
                 statat(within, c"..", AtFlags::empty()).map_or(directory.ino, |up| up.st_ino)
             };
             dot(parent, b"..", AFTER_UP);
@@ -101,7 +101,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Adds entries from that position on until there are `max`; true at the end of the directory.
+    /// Adds entries from that position on until there are `max`. Returns true at the end of the directory.
     fn list_names(
         &self,
         listed: BorrowedFd<'_>,

@@ -1,20 +1,20 @@
-//! A real directory.
+//! A store that serves a directory of this machine.
 //!
-//! **Reach.** Every name is resolved as one component with openat2(2), beneath the directory, following no
-//! symbolic link and crossing no mount point; a directory that was moved out of the export is refused
-//! (its objects are STALE). What is mounted inside of the export, and other subvolumes, are listed by
-//! name and refused with ACCES: their inode numbers could be taken for the export's. A *file* that others
-//! move out of the export stays within reach of those who hold its handle, as long as it lives.
+//! **Reach.** The store resolves every name as one component with openat2(2), beneath the directory. It follows no symbolic
+//! link and crosses no mount point. It refuses a directory that was moved out of the export (its objects are STALE). Mount
+//! points inside of the export, and other subvolumes, are listed by name and refused with ACCES, because their inode
+//! numbers could be confused with the export's. A *file* that others move out of the export stays within reach of those
+//! who hold its file handle, as long as it exists.
 //!
-//! **Types.** An object is opened as a path first and looked at; only regular files and directories are ever
-//! opened for more. No pipe, socket or device is.
+//! **Types.** The store opens an object as a path first and checks its type. It opens only regular files and directories
+//! for more, and never a pipe, socket or device.
 //!
-//! **Descriptors.** At most half of the process's limit on open files (which is raised as far as it goes) are
-//! kept, by all stores together. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
-//! many are, those written longest ago are synced unasked.
+//! **Descriptors.** All stores together keep at most half of the process's limit on open files, which they raise as far as
+//! possible. A file stays open for writing until it is synced; until then this machine cannot execute it. When many files
+//! are open in this way, the store syncs those written longest ago without being asked.
 //!
-//! **Rights.** See `local/identity.rs`. Reading by descriptor happens with the server's own rights, after the caller
-//! has been judged; writing with the caller's.
+//! **Rights.** See `local/identity.rs`. The server reads with its own rights, after it has judged the caller. It writes
+//! with those of the caller.
 //!
 //! **Outside changes.** See `local/watch.rs`.
 
@@ -61,29 +61,29 @@ use index::Index;
 use scheme::Scheme;
 use watch::{Raw, Watches};
 
-/// How to serve a directory.
+/// Options of a directory store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalOptions {
     /// Refuse every change with ROFS.
     pub read_only: bool,
-    /// The store is one of several in this process.
+    /// Set if the store is one of several in this process.
     pub among: Option<Among>,
 }
 
-/// What a store of several has for itself.
+/// What distinguishes one store of several.
 #[derive(Clone, Copy, Debug)]
 pub struct Among {
-    /// Tells its files in the state directory from those of the others.
+    /// Distinguishes its files in the state directory from those of the other stores.
     pub tag: u16,
-    /// How many stores share the process's limit on open files.
+    /// The number of stores that share the process's limit on open files.
     pub stores: usize,
 }
 
-/// How an object is found by its [`ObjectId`].
+/// How the store finds an object by its [`ObjectId`].
 enum Finding {
-    /// The file system opens it by handle (needs CAP_DAC_READ_SEARCH).
+    /// The file system opens it by file handle, which needs CAP_DAC_READ_SEARCH.
     ByHandle(Scheme),
-    /// Along the names that it was last seen under.
+    /// By the names under which it was last seen.
     ByName(Index),
 }
 
@@ -91,27 +91,27 @@ enum Finding {
 pub struct LocalStore {
     root: ObjectId,
     root_fd: Arc<Descriptor>,
-    /// The root, open for reading: for what concerns its whole file system.
+    /// The root, open for reading, for calls that concern its whole file system.
     whole: OwnedFd,
     device: u64,
-    /// Tells handles and `fsid` of this directory from others; the same after a restart.
+    /// A number that distinguishes file handles and `fsid` of this directory from others, and is the same after a restart.
     number: u64,
-    /// Inode numbers of directories that must not be shown: the server's own state.
+    /// Inode numbers of directories that must not be shown: those of the server's state.
     private: Vec<u64>,
     identity: Identity,
-    /// How generations are read; `None` where birth times serve.
+    /// How to read generations. `None` if birth times serve instead.
     scheme: Option<Scheme>,
     finding: Finding,
     descriptors: Descriptors,
     watches: Watches,
     read_only: bool,
-    /// The largest size of a file, bytes.
+    /// The largest size of a file, in bytes.
     size_max: u64,
-    /// What clones of bytes are multiples of; `None` where the file system makes none.
+    /// The block size of clones in bytes. `None` if the file system cannot clone.
     clone_block: Option<u32>,
-    /// Attributes of an open object are in memory: there is a disk or nothing behind it, no network.
+    /// Whether the attributes of an open object are in memory, because no network lies behind the file system.
     in_memory: bool,
-    /// inotify tells of each change.
+    /// Whether inotify reports each change.
     reports_all: bool,
 }
 
@@ -164,7 +164,7 @@ impl LocalStore {
             ),
         };
         let kind = sys::kind_of_file_system(whole.as_fd());
-        // Where nothing can be made there is nothing to be said.
+        // If nothing can be made there, a failure does not matter.
         let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
         let size_max = made.flatten().unwrap_or(i64::MAX as u64);
         let clone_block = (!options.read_only).then(|| copies::clone_block(whole.as_fd()));
@@ -192,13 +192,13 @@ impl LocalStore {
         })
     }
 
-    /// Whether callers with other ids are judged by the kernel, as it takes root's rights to do.
+    /// Whether the kernel judges callers with other ids, which needs root's rights.
     #[cfg(test)]
     fn acts_as_callers(&self) -> bool {
         self.identity.switches()
     }
 
-    /// Whether handles are opened by the file system; else the handle index finds their objects.
+    /// Whether the file system opens file handles. If not, the handle index finds their objects.
     #[cfg(test)]
     fn opens_by_handle(&self) -> bool {
         matches!(self.finding, Finding::ByHandle(_))
@@ -291,7 +291,8 @@ impl Store for LocalStore {
         self.sync_object(object, data_only)
     }
 
-    fn wants_sync(&self) -> bool {
+    /// All files share the descriptors that hold what is not synced.
+    fn wants_sync(&self, _object: ObjectId) -> bool {
         self.descriptors.unsynced().is_full()
     }
 
@@ -491,7 +492,7 @@ impl Store for LocalStore {
         }
         match self.descriptor(object, Use::Path) {
             Ok(descriptor) => {
-                // Watched first and looked at then: if it is gone by now, no event will say so.
+                // The look follows the watch, because no event reports an object that was already gone.
                 self.watches
                     .add(object, descriptor.as_fd(), descriptor.kind)
                     && self.attributes(object, &*descriptor).is_ok()

@@ -1,4 +1,4 @@
-//! The memory store is the model of what a kernel does: random calls get the same answers from both.
+//! The memory store is a model of the kernel: random calls get the same answers from both.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::store::{
     SetAttributes, Special, Status, Store, Unlinked,
 };
 
-/// One call. Objects are numbered in the order in which they were first seen, names are few.
+/// One call. Objects are numbered in the order in which they were first seen. There are few names.
 #[derive(Clone, Debug)]
 enum Call {
     Create {
@@ -133,14 +133,14 @@ const ALICE: u32 = 4001;
 const BOB: u32 = 4002;
 const TEAM: u32 = 4100;
 
-/// The calls of three users, or of the only one that there is.
+/// The calls of three users, or of the only one.
 fn callers() -> Vec<Credential> {
     let alice = Credential::of(ALICE, ALICE, &[TEAM]);
     let bob = Credential::of(BOB, BOB, &[]);
     vec![Credential::of(0, 0, &[]), alice, bob]
 }
 
-/// What can be compared of a call's result.
+/// The comparable part of a result.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Status(Status),
@@ -341,7 +341,7 @@ impl<S: Store> Player<S> {
                 size,
             } => {
                 let object = self.object(*object);
-                // A link's mode means nothing, and nothing is to be compared.
+                // The mode of a symbolic link means nothing, so it is not compared.
                 let link = store.getattr(object)?.kind == FileType::Symlink;
                 let mode = mode.filter(|_| !link);
                 let new = SetAttributes {
@@ -386,7 +386,7 @@ fn compare(real: Served, calls: &[(u8, Call)]) -> std::result::Result<(), TestCa
     for (step, (who, call)) in calls.iter().enumerate() {
         let who = &callers[usize::from(*who) % callers.len()];
         let (found, expected) = (real.play(who, call), model.play(who, call));
-        // A verifier lies in the times, where others' accesses may have overwritten it.
+        // The times contain the verifier, which accesses by others may have overwritten.
         let overwritten = matches!(expected, Answer::Created(_, _, true))
             && matches!(call, Call::Exclusive { .. })
             && found == Answer::Status(Status::Exist);
@@ -405,7 +405,7 @@ fn compare(real: Served, calls: &[(u8, Call)]) -> std::result::Result<(), TestCa
     Ok(())
 }
 
-/// More cases by `PROPTEST_CASES`.
+/// Set `PROPTEST_CASES` for more cases.
 fn config() -> ProptestConfig {
     let cases = if std::env::var_os("PROPTEST_CASES").is_none() {
         64
@@ -427,7 +427,7 @@ proptest! {
         calls in prop::collection::vec((0..4_u8, call()), 1..150),
         by_handle: bool,
     ) {
-        // The model links as a kernel does that protects its users.
+        // The model links like a kernel with protected hard links.
         let protected = std::fs::read_to_string("/proc/sys/fs/protected_hardlinks");
         if can_act() && protected.is_ok_and(|value| value.trim() == "1") {
             compare(Place::in_memory().open(by_handle), &calls)?;

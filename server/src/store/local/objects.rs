@@ -1,4 +1,4 @@
-//! From an [`ObjectId`] to an open object, and back.
+//! Opens objects by [`ObjectId`], and identifies open objects.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,18 +19,18 @@ use crate::store::permission::check_search;
 use crate::store::table::GENERATION_MAX;
 use crate::store::{Attributes, Credential, Device, FileType, ObjectId, Result, Status, Time};
 
-/// As a path only: nothing is opened that could hang, and no link is followed.
+/// Opens as a path only, so that nothing can hang and no link is followed.
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Names stay beneath the directory that they are resolved in.
+/// Names stay beneath the directory in which they are resolved.
 pub(super) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
 impl LocalStore {
-    /// An open object, good at least for `wanted`. Only regular files and directories are good for more than
-    /// [`Use::Path`]. With the server's own rights.
+    /// An open object that can be used at least for `wanted`, with the server's own rights. Only regular files and
+    /// directories can be used for more than [`Use::Path`].
     pub(super) fn descriptor(&self, object: ObjectId, wanted: Use) -> Result<Arc<Descriptor>> {
         if object == self.root && wanted == Use::Path {
             return Ok(self.root_fd.clone());
@@ -46,7 +46,8 @@ impl LocalStore {
         Ok(opened)
     }
 
-    /// An object that may be used: a directory that lies within the export. Someone may have moved it away.
+    /// An open object that may be used. A directory must still lie within the export, because someone may have moved it
+    /// away.
     pub(super) fn reach(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
         let found = self.descriptor(object, Use::Path)?;
         if found.kind == FileType::Directory && object != self.root {
@@ -62,7 +63,7 @@ impl LocalStore {
                 let handle = scheme.handle(object);
                 let fd = sys::open_by_handle(self.whole.as_fd(), handle.kind, &handle.bytes, PATH)
                     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::STALE))
-                    // Whatever is wrong with it: there is no such object (any more).
+                    // Whatever the error is, there is no such object, or no longer.
                     .map_err(|errno| {
                         if is_shortage(errno) {
                             errno
@@ -104,7 +105,7 @@ impl LocalStore {
         Err(Status::Stale.into())
     }
 
-    /// Which object a descriptor is of. ACCES if it lies on another file system, NOENT if it must not be shown.
+    /// The object of a descriptor. ACCES if it lies on another file system, NOENT if it must not be shown.
     pub(super) fn identify(&self, fd: BorrowedFd<'_>) -> Result<(ObjectId, Attributes)> {
         let stat = fstat(fd)?;
         if stat.st_dev != self.device {
@@ -123,7 +124,7 @@ impl LocalStore {
         ))
     }
 
-    /// Attributes of an open object; STALE if it has lost its last name.
+    /// Attributes of an open object. STALE if it has lost its last name.
     pub(super) fn attributes(&self, object: ObjectId, fd: impl AsFd) -> Result<Attributes> {
         let stat = fstat(fd)?;
         if stat.st_nlink == 0 {
@@ -133,7 +134,7 @@ impl LocalStore {
         Ok(self.translate(&stat))
     }
 
-    /// The object is gone: its handles are stale at once, even if someone still has it open.
+    /// Notes that the object is gone. Its file handles are stale at once, even if someone still has it open.
     pub(super) fn forget(&self, object: ObjectId) {
         self.descriptors.forget(object);
         if let Finding::ByName(index) = &self.finding {
@@ -141,21 +142,21 @@ impl LocalStore {
         }
     }
 
-    /// The object bears that name.
+    /// Notes that the object has that name.
     pub(super) fn remember(&self, object: ObjectId, directory: ObjectId, name: &[u8]) {
         if let Finding::ByName(index) = &self.finding {
             index.remember(object, directory.ino, name);
         }
     }
 
-    /// The object does not bear that name any more.
+    /// Notes that the object no longer has that name.
     pub(super) fn forget_name(&self, object: ObjectId, directory: ObjectId, name: &[u8]) {
         if let Finding::ByName(index) = &self.finding {
             index.forget_place(object, directory.ino, name);
         }
     }
 
-    /// A directory in which names may be resolved: it is one, is not removed, and lies within the export.
+    /// A directory in which names may be resolved. It exists and lies within the export.
     pub(super) fn directory(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
         let found = self.reach(object)?;
         match found.kind {
@@ -164,7 +165,7 @@ impl LocalStore {
         }
     }
 
-    /// STALE for a directory that is not below the root: someone has moved it away.
+    /// STALE for a directory that is not below the root, because someone has moved it away.
     fn check_within(&self, directory: BorrowedFd<'_>) -> Result<()> {
         let path = |fd| readlinkat(CWD, magic_path(fd), Vec::new());
         let within = match (path(self.root_fd.as_fd()), path(directory)) {
@@ -172,7 +173,7 @@ impl LocalStore {
                 let below = path.to_bytes().strip_prefix(root.to_bytes());
                 root.to_bytes() == b"/" || below.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
             }
-            // The kernel does not spell out paths beyond a page.
+            // The kernel does not report paths longer than a page.
             (_, Err(Errno::NAMETOOLONG)) => self.is_within_by_parents(directory)?,
             (Err(errno), _) | (_, Err(errno)) => return Err(errno.into()),
         };
@@ -191,7 +192,7 @@ impl LocalStore {
             if stat.st_ino == self.root.ino && stat.st_dev == self.device {
                 return Ok(true);
             }
-            // The root of all is its own parent.
+            // The root of the file system is its own parent.
             if stat.st_dev != self.device || stat.st_ino == below {
                 return Ok(false);
             }
@@ -232,8 +233,8 @@ impl LocalStore {
         Ok((object, attributes))
     }
 
-    /// As [`LocalStore::look_up`], for names and objects that are in memory, in a directory that is open. What it opens
-    /// is open already, so nothing goes with it when it is closed.
+    /// As [`LocalStore::look_up`], for names and objects that are in memory, in a directory that is open. The objects
+    /// that it opens are open already, so closing them frees nothing.
     pub(super) fn look_up_at_hand(
         &self,
         who: &Credential,
@@ -256,7 +257,7 @@ impl LocalStore {
         let cached = BENEATH | ResolveFlags::CACHED;
         let fd = match openat2(&*within, name, PATH, Mode::empty(), cached) {
             Ok(fd) => fd,
-            // Before Linux 5.12 no names are resolved in memory alone.
+            // Before Linux 5.12 the kernel cannot resolve names from memory alone.
             Err(Errno::AGAIN | Errno::INVAL) => return None,
             Err(errno) if is_shortage(errno) => return None,
             Err(errno) => return Some(Err(crossing(errno).into())),
@@ -272,17 +273,17 @@ impl LocalStore {
         known.then_some(found)
     }
 
-    /// Opens what a name stands for, as a path. `..` ends at the root.
+    /// Opens the object of a name as a path. `..` of the root is the root.
     fn step(&self, directory: ObjectId, within: &Descriptor, name: Name<'_>) -> Result<OwnedFd> {
         Ok(match name {
             Name::Proper(name) => open_path(within.as_fd(), name)?,
-            // Through a name, so that the right to search counts.
+            // By name, so that the kernel checks the right to search.
             Name::Up if directory != self.root => openat(within, c"..", PATH, Mode::empty())?,
             Name::Here | Name::Up => openat(within, c".", PATH, Mode::empty())?,
         })
     }
 
-    /// Judges the caller by the kernel while the result lives, or by the mode of the directory right away.
+    /// Lets the kernel judge the caller while the result lives, or judges by the directory's mode at once.
     pub(super) fn judge_search(&self, who: &Credential, within: &Descriptor) -> Result<Judge<'_>> {
         let judge = self.identity.judge(who)?;
         if matches!(judge, Judge::Ourselves) {
@@ -291,7 +292,7 @@ impl LocalStore {
         Ok(judge)
     }
 
-    /// Attributes to judge by; ACCES where they do not tell all.
+    /// The attributes by which to judge. ACCES if they do not decide alone.
     pub(super) fn judged_by_mode(&self, object: &Descriptor) -> Result<Attributes> {
         if super::attributes::mode_decides(object)? {
             Ok(self.translate(&fstat(object)?))
@@ -340,12 +341,12 @@ fn time(seconds: i64, nanoseconds: u64) -> Time {
     }
 }
 
-/// One name, as a path. ACCES if it is a mount point.
+/// Opens one name as a path. ACCES if it is a mount point.
 pub(super) fn open_path(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     openat2(directory, name, PATH, Mode::empty(), BENEATH).map_err(crossing)
 }
 
-/// What lies across a mount point is refused.
+/// Refuses what lies across a mount point.
 fn crossing(errno: Errno) -> Errno {
     if errno == Errno::XDEV {
         Errno::ACCESS
@@ -354,7 +355,7 @@ fn crossing(errno: Errno) -> Errno {
     }
 }
 
-/// The same object, opened for more.
+/// Opens the same object for more.
 pub(super) fn reopen(object: &Descriptor, wanted: Use) -> Result<Arc<Descriptor>> {
     let flags = match (object.kind, wanted) {
         (FileType::Regular, Use::Write) => OFlags::RDWR,
@@ -373,7 +374,7 @@ pub(super) fn generation(fd: BorrowedFd<'_>, scheme: Option<Scheme>, ino: u64) -
     if let Some(scheme) = scheme {
         let handle = sys::kernel_handle(fd)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        // Not of the encoding that all others have: a subvolume, say. It could not be found again.
+        // The handle has another encoding than the rest, as of a subvolume. The object could not be found again.
         return scheme
             .generation(&handle, ino)
             .ok_or_else(|| Status::Access.into());

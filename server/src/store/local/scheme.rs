@@ -1,23 +1,23 @@
-//! How a file system's own handles are made of inode number and generation.
+//! How a file system makes its own handles of inode number and generation.
 //!
-//! name_to_handle_at(2) shows the generation that no stat does, and for the file systems known here the handle
-//! can be made again from [`ObjectId`] alone: nothing needs to be remembered to open an object by it.
+//! name_to_handle_at(2) shows the generation, which stat(2) does not. For the file systems known here, the handle can be
+//! made again from [`ObjectId`] alone, so the server need not remember anything to open an object.
 
 use super::sys::KernelHandle;
 use crate::store::ObjectId;
 
-/// One file system's encoding. Numbers in host order, as the kernel writes them.
+/// The encoding of a file system. Numbers are in host order, as the kernel writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// ext2 to ext4 and most others: inode number and generation, 32 bits each (`FILEID_INO32_GEN`).
     Ino32Generation,
-    /// tmpfs: generation, then both halves of the inode number; it says `FILEID_INO32_GEN` too.
+    /// tmpfs: generation, then both halves of the inode number. Its type is `FILEID_INO32_GEN`, too.
     GenerationIno64,
     /// XFS: 64 bits of inode number, 32 of generation (`FILEID_INO32_GEN | XFS_FILEID_TYPE_64FLAG`).
     Ino64Generation,
     /// btrfs: object id, subvolume and 32 bits of generation (`FILEID_BTRFS_WITHOUT_PARENT`).
     Btrfs {
-        /// The subvolume that the export's root is in.
+        /// The subvolume of the export's root.
         subvolume: u64,
     },
 }
@@ -41,7 +41,7 @@ impl Scheme {
         scheme.generation(handle, ino).map(|_| scheme)
     }
 
-    /// The generation that a handle tells; `None` if it is none of this encoding, or another object's.
+    /// The generation in a handle. `None` if the handle has another encoding, or is of another object.
     pub fn generation(self, handle: &KernelHandle, ino: u64) -> Option<u64> {
         let generation = match self {
             Self::Ino32Generation if ino > u64::from(u32::MAX) => return None,
@@ -75,13 +75,13 @@ impl Scheme {
     }
 }
 
-/// The 32-bit word at that index, 0 beyond the end.
+/// The 32-bit word at an index, or 0 beyond the end.
 fn word32(handle: &KernelHandle, index: usize) -> u32 {
     let (words, _) = handle.bytes.as_chunks::<4>();
     words.get(index).map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// The 64-bit word that begins at that 32-bit index.
+/// The 64-bit word that begins at an index of 32-bit words.
 fn word64(handle: &KernelHandle, index: usize) -> u64 {
     let bytes = [
         word32(handle, index).to_ne_bytes(),
@@ -116,7 +116,7 @@ mod tests {
             );
             assert_eq!(scheme.generation(&handle, object.ino ^ 2), None);
         }
-        // An inode number that does not fit must not pass for another.
+        // An inode number that does not fit must not be taken for another.
         let cut = Scheme::Ino32Generation.handle(object);
         assert_eq!(Scheme::Ino32Generation.generation(&cut, object.ino), None);
         let elsewhere = Scheme::Btrfs { subvolume: 6 }.handle(object);

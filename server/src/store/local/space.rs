@@ -1,4 +1,4 @@
-//! The space that bytes take, and the holes between them.
+//! Allocation, and the holes in files.
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, seek};
 use rustix::io::Errno;
@@ -30,7 +30,7 @@ impl LocalStore {
         self.fallocate(who, object, how, (offset, length))
     }
 
-    /// Where the file system does not know, all is data: it says so itself, but for one that cannot be asked.
+    /// Where the file system does not know of holes, all is data. Most report that themselves; one cannot be asked.
     pub(super) fn find_extent(
         &self,
         object: ObjectId,
@@ -38,7 +38,7 @@ impl LocalStore {
         what: Extent,
     ) -> Result<Option<u64>> {
         let file = self.file(object, Use::Read)?;
-        // Some file systems take what they read as negative for the beginning.
+        // Some file systems take an offset that looks negative for the beginning.
         if offset > OFFSET_MAX {
             return Err(Status::Nxio.into());
         }
@@ -46,7 +46,7 @@ impl LocalStore {
             Extent::Data => SeekFrom::Data(offset),
             Extent::Hole => SeekFrom::Hole(offset),
         };
-        // Nobody goes by the descriptor's own position.
+        // Nothing uses the descriptor's own position.
         let found = seek(&*file, from);
         let size = || fstat(&*file).map(|stat| stat.st_size.cast_unsigned());
         match (found, what) {

@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, OFlags};
 use rustix::io::Errno;
 
-/// The most that name_to_handle_at(2) may return (`MAX_HANDLE_SZ`), bytes.
+/// The longest handle of name_to_handle_at(2) in bytes (`MAX_HANDLE_SZ`).
 const HANDLE_BYTES_MAX: usize = 128;
 
-/// `struct file_handle`, with room for the longest.
+/// `struct file_handle`, with room for the longest handle.
 #[repr(C)]
 struct FileHandle {
     handle_bytes: u32,
@@ -19,7 +19,7 @@ struct FileHandle {
     f_handle: [u8; HANDLE_BYTES_MAX],
 }
 
-/// What a file system calls an object.
+/// The handle by which a file system names an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelHandle {
     /// `handle_type`: the encoding.
@@ -28,7 +28,7 @@ pub struct KernelHandle {
     pub bytes: Vec<u8>,
 }
 
-/// name_to_handle_at(2) of an open file; any descriptor will do, `O_PATH` too.
+/// name_to_handle_at(2) of an open file. Any descriptor will do, even one of `O_PATH`.
 pub fn kernel_handle(of: BorrowedFd<'_>) -> Result<KernelHandle> {
     let mut handle = FileHandle {
         handle_bytes: HANDLE_BYTES_MAX as u32,
@@ -90,7 +90,7 @@ pub fn open_by_handle(
     }
 }
 
-/// FICLONERANGE: so many bytes of the second file, from that offset on, share their storage with those of the first.
+/// FICLONERANGE: makes bytes of the second file share their storage with those of the first.
 pub fn clone_range(
     from: (BorrowedFd<'_>, u64),
     to: (BorrowedFd<'_>, u64),
@@ -111,20 +111,20 @@ pub fn clone_range(
     Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// setfsuid(2) for the calling thread alone. It says what was set before, and nothing of a failure; with
-/// `u32::MAX` it changes nothing.
+/// setfsuid(2) for the calling thread alone. It returns the previous id and reports no failure. With `u32::MAX` it changes
+/// nothing.
 pub fn set_file_uid(uid: u32) -> u32 {
     // SAFETY: the call takes a number and touches no memory.
     unsafe { libc::setfsuid(uid) }.cast_unsigned()
 }
 
-/// setfsgid(2) for the calling thread alone; as [`set_file_uid`].
+/// setfsgid(2) for the calling thread alone, as [`set_file_uid`].
 pub fn set_file_gid(gid: u32) -> u32 {
     // SAFETY: the call takes a number and touches no memory.
     unsafe { libc::setfsgid(gid) }.cast_unsigned()
 }
 
-/// faccessat2(2) of an open object, `O_PATH` included, by the ids that the kernel judges file access by.
+/// faccessat2(2) of an open object (also of `O_PATH`), by the ids with which the kernel judges file access.
 pub fn access(object: BorrowedFd<'_>, wanted: Access) -> rustix::io::Result<()> {
     let flags = AtFlags::EACCESS | AtFlags::EMPTY_PATH;
     // SAFETY: the path is a C string; the other arguments are numbers.
@@ -149,13 +149,12 @@ pub fn unshare_umask() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
 }
 
-/// The kind of a file system, as statfs(2) numbers it; 0 where it says nothing.
+/// The kind of a file system, as statfs(2) numbers it, or 0 if that fails.
 pub(super) fn kind_of_file_system(fd: BorrowedFd<'_>) -> u64 {
     rustix::fs::fstatfs(fd).map_or(0, |of| of.f_type as u64 & 0xFFFF_FFFF)
 }
 
-/// Whether a file system is one whose open inodes are in memory, so that asking for their attributes waits for
-/// no disk and no network.
+/// Whether a file system keeps open inodes in memory, so that a call for their attributes waits for no disk and no network.
 pub(super) fn keeps_inodes_in_memory(kind: u64) -> bool {
     // ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs, ramfs, overlayfs.
     const KNOWN: [u64; 8] = [
@@ -171,8 +170,8 @@ pub(super) fn keeps_inodes_in_memory(kind: u64) -> bool {
     KNOWN.contains(&kind)
 }
 
-/// Whether nobody but this host's kernel changes the file system, so that inotify tells of each change. Not NFS, SMB,
-/// FUSE, 9p, Ceph and other clusters: others change those behind its back.
+/// Whether only this host's kernel changes the file system, so that inotify reports each change. Others change NFS, SMB,
+/// FUSE, 9p, Ceph and other clusters behind its back.
 pub(super) fn is_of_this_host(kind: u64) -> bool {
     // FAT, exFAT, NTFS, ZFS, JFS, ReiserFS, NILFS, HFS+, ISO 9660, SquashFS, EROFS.
     const MORE: [u64; 11] = [

@@ -1,8 +1,8 @@
-//! What was written and not yet synced, by object.
+//! The bytes that were written and not yet synced, by object.
 //!
-//! The kernel reports a write that it could not bring to the disk once, to the descriptors of the time. So a
-//! descriptor with unsynced bytes stays open until it is synced, whatever else is closed; the syncs of one object
-//! take turns; and a failure that nobody asked for is kept with the object until somebody asks.
+//! The kernel reports a write that it could not bring to the disk only once, to the descriptors that are open then. So a
+//! descriptor with unsynced bytes stays open until it is synced. The syncs of one object take turns. A failure for which
+//! nobody asked is kept with the object until somebody does.
 
 use lru::LruCache;
 use odafs_fabric::sync::{Arc, Condvar, Mutex};
@@ -13,40 +13,40 @@ use crate::store::{ObjectId, Result, Status};
 /// The objects of a store that have unsynced bytes.
 pub(super) struct Unsynced {
     state: Mutex<State>,
-    /// A turn has ended, there is something to sync unasked, or the end has come.
+    /// Signals that a turn has ended, that something is to be synced unasked, or that the store ends.
     moved: Condvar,
     max: usize,
 }
 
 struct State {
-    /// The least recently written last.
+    /// The objects, with the least recently written one last.
     objects: LruCache<ObjectId, Object>,
-    /// How many have descriptors.
+    /// How many of them have descriptors.
     held: usize,
     stopped: bool,
 }
 
 #[derive(Default)]
 struct Object {
-    /// Bytes were written through them that no sync has covered.
+    /// Descriptors through which bytes were written that no sync has covered.
     descriptors: Vec<Arc<Descriptor>>,
-    /// A sync is under way, and not all who must know of its failure know.
+    /// Whether a sync is under way, of whose failure not all concerned know yet.
     syncing: bool,
-    /// Some bytes are lost, and nobody was told. The next sync must fail.
+    /// Whether bytes are lost and nobody was told, so that the next sync must fail.
     lost: bool,
 }
 
-/// Who wants a sync.
+/// Who asks for a sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Somebody who will be told of a failure, and of an earlier one that nobody was told of.
+    /// A caller, who learns of a failure, and of an earlier one of which nobody was told.
     Yes,
-    /// Nobody: a failure is kept.
+    /// Nobody. A failure is kept.
     No,
 }
 
 impl Unsynced {
-    /// Beyond `max` objects, who writes shall sync.
+    /// With more than `max` objects, writers are to sync.
     pub fn new(max: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -59,7 +59,7 @@ impl Unsynced {
         }
     }
 
-    /// Bytes were written through that descriptor.
+    /// Notes that bytes were written through that descriptor.
     pub fn wrote(&self, object: ObjectId, descriptor: &Arc<Descriptor>) {
         let mut state = self.state.lock();
         let known = state.objects.get_or_insert_mut(object, Object::default);
@@ -79,18 +79,18 @@ impl Unsynced {
         }
     }
 
-    /// A descriptor that bytes were written through.
+    /// A descriptor through which bytes were written.
     pub fn find(&self, object: ObjectId) -> Option<Arc<Descriptor>> {
         let state = self.state.lock();
         state.objects.peek(&object)?.descriptors.first().cloned()
     }
 
-    /// Too many objects have unsynced bytes.
+    /// Whether too many objects have unsynced bytes.
     pub fn is_full(&self) -> bool {
         self.state.lock().held > self.max
     }
 
-    /// The object is gone, and nothing of it needs to be synced.
+    /// Forgets an object that is gone, of which nothing needs a sync.
     pub fn forget(&self, object: ObjectId) {
         let mut state = self.state.lock();
         let Some(known) = state.objects.peek_mut(&object) else {
@@ -103,8 +103,8 @@ impl Unsynced {
         drop(closed);
     }
 
-    /// Syncs what was written to an object by `how`: each descriptor that bytes were written through, or once without
-    /// one, since others may have written to it.
+    /// Syncs an object by `how`: each descriptor through which bytes were written, or once without one, because others
+    /// may have written to it.
     pub fn sync(
         &self,
         object: ObjectId,
@@ -116,7 +116,7 @@ impl Unsynced {
         if descriptors.is_empty() {
             synced = how(None);
         }
-        // Each, whatever becomes of the others.
+        // Each of them, even if others fail.
         for descriptor in &descriptors {
             synced = synced.and(how(Some(descriptor)));
         }
@@ -140,8 +140,8 @@ impl Unsynced {
         (Turn { unsynced, object }, descriptors)
     }
 
-    /// The object that has waited longest for a sync, once so many wait that some should be synced unasked. `None`:
-    /// the end has come.
+    /// Waits until so many objects need a sync that some should be synced unasked, and returns the one that has waited
+    /// longest. `None` if the store ends.
     pub fn surplus(&self) -> Option<ObjectId> {
         let mut state = self.state.lock();
         loop {
@@ -180,7 +180,7 @@ impl State {
         taken
     }
 
-    /// Forgets an object of which there is nothing to say.
+    /// Forgets an object that has nothing to remember.
     fn tidy(&mut self, object: ObjectId) {
         let known = self.objects.peek(&object);
         if known.is_some_and(|known| known.descriptors.is_empty() && !known.syncing && !known.lost)
@@ -197,7 +197,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// What became of it, for who asked.
+    /// The result, for the caller that asked.
     fn end(self, asked: Asked, synced: Result<()>) -> Result<()> {
         let mut state = self.unsynced.state.lock();
         let Some(known) = state.objects.peek_mut(&self.object) else {
@@ -263,7 +263,7 @@ mod tests {
             });
             let failed = unsynced.sync(OBJECT, Asked::No, |written| {
                 assert!(written.is_some());
-                // The kernel has told us: it will tell nobody else.
+                // The kernel reports this only once.
                 say.send(()).expect("the other waits");
                 std::thread::sleep(Duration::from_millis(100));
                 Err(Status::Io.into())

@@ -1,13 +1,13 @@
-//! Changes from outside: one inotify watch for each object asked for.
+//! Reports of outside changes, with one inotify watch for each watched object.
 //!
-//! A watch is on the object itself, by its descriptor, so it follows renames. It sees writes, truncation,
-//! changes of mode, owner, times and link count, moves and the end of the object, whoever makes them on this
-//! machine; and the closing of a file that was open for writing, which is the first sign of a writer through
-//! mmap(2). It sees nothing of what other machines do to a shared file system.
+//! A watch is on the object itself, by its descriptor, so it follows renames. It reports what anyone on this machine does:
+//! writes, truncation, changes of mode, owner, times and link count, moves, and the end of the object. It also reports the
+//! closing of a file that was open for writing, which is the first sign of a writer through mmap(2). It does not report
+//! what other machines do to a shared file system.
 //!
-//! Measured on two busy cores (ext4, tmpfs): from the start of another thread's pwrite(2) to the report 9 to 17 us
-//! at the median, 0.03 to 0.6 ms at the 99th percentile; the wake-up of the waiting thread is most of it. Until
-//! then readers get what was cached, as they would have a moment earlier.
+//! On two busy cores (ext4, tmpfs) the report comes 9 to 17 us after the start of another thread's pwrite(2) at the
+//! median, and 0.03 to 0.6 ms at the 99th percentile. Most of that is the wake-up of the waiting thread. Until then
+//! readers get what is cached, as they would have a moment earlier.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
@@ -22,19 +22,19 @@ use rustix::io::Errno;
 use super::descriptors::magic_path;
 use crate::store::{FileType, ObjectId};
 
-/// Most events that are taken from the kernel at once.
+/// The most events to take from the kernel at once.
 const BATCH_MAX: usize = 4096;
 
-/// What the kernel said.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Raw {
-    /// Its bytes or its size.
+    /// The bytes or the size changed.
     Written(ObjectId),
-    /// Something else about the object.
+    /// Something else about the object changed.
     Touched(ObjectId),
-    /// Something that may have been its end.
+    /// The object may be gone.
     Perhaps(ObjectId),
-    /// There is no watch any more.
+    /// The watch has ended.
     Ended(ObjectId),
     /// Events were lost.
     Overflow,
@@ -42,7 +42,7 @@ pub(super) enum Raw {
 
 /// The watches of a store.
 pub(super) struct Watches {
-    /// Absent where the limit on inotify instances is reached: then nothing can be watched.
+    /// Absent if the limit on inotify instances is reached. Nothing can be watched then.
     inotify: Option<OwnedFd>,
     stop: OwnedFd,
     table: Mutex<Table>,
@@ -70,7 +70,7 @@ impl Watches {
         })
     }
 
-    /// Whether events about the object will come.
+    /// Watches an object. Returns whether events about it will come.
     pub fn add(&self, object: ObjectId, fd: BorrowedFd<'_>, kind: FileType) -> bool {
         let Some(inotify) = &self.inotify else {
             return false;
@@ -108,13 +108,13 @@ impl Watches {
         if let Some(watch) = table.watches.remove(&object) {
             table.objects.remove(&watch);
             if let Some(inotify) = &self.inotify {
-                // It has ended by itself if the object is gone.
+                // If the object is gone, the watch has ended by itself.
                 let _ = inotify::remove_watch(inotify, watch);
             }
         }
     }
 
-    /// Waits until there is something, each said once; empty after the time or an interruption.
+    /// Waits for events and returns each once. Empty after the time or an interruption.
     pub fn wait(&self, timeout: Duration) -> HashSet<Raw> {
         let deadline = Instant::now().checked_add(timeout);
         loop {
@@ -127,11 +127,11 @@ impl Watches {
     }
 
     pub fn interrupt(&self) {
-        // It can only fail when the counter is full, and then it wakes as well.
+        // This fails only if the counter is full, and then it wakes the thread, too.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 
-    /// Until there may be events; true if interrupted.
+    /// Waits until there may be events. Returns true if interrupted.
     fn sleep(&self, left: Option<Duration>) -> bool {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
@@ -140,7 +140,7 @@ impl Watches {
                 .as_ref()
                 .map(|inotify| PollFd::new(inotify, PollFlags::IN)),
         );
-        // A signal ends it early, which does no harm.
+        // A signal may end it early, which does no harm.
         let _ = poll(&mut fds, left.as_ref());
         rustix::io::read(&self.stop, &mut [0; 8]).is_ok()
     }
@@ -152,7 +152,7 @@ impl Watches {
         };
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
-        // The first error is the end of the queue.
+        // The first error marks the end of the queue.
         while events.len() < BATCH_MAX
             && let Ok(event) = reader.next()
         {

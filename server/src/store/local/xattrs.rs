@@ -1,4 +1,4 @@
-//! Extended attributes of users: what Linux calls `user.NAME`. Files and directories alone have some.
+//! Extended attributes of users, which Linux calls `user.NAME`. Only files and directories have any.
 
 use std::ffi::CString;
 
@@ -12,7 +12,7 @@ use crate::store::permission::attributes_permit;
 use crate::store::{Credential, FileType, ObjectId, Result, Status, StoreError, XattrHow, access};
 
 const PREFIX: &[u8] = b"user.";
-/// The longest value, and all names of an object together (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`), in bytes.
+/// The most bytes of a value, and of all names of an object together (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const LENGTH_MAX: usize = 1 << 16;
 
 fn spelt(name: &[u8]) -> Result<CString> {
@@ -25,7 +25,7 @@ fn spelt(name: &[u8]) -> Result<CString> {
 fn status(errno: Errno) -> StoreError {
     match errno {
         Errno::NODATA => Status::NoEnt.into(),
-        // Of the name, of the value.
+        // The limits of the name and of the value.
         Errno::RANGE => Status::NameTooLong.into(),
         Errno::TOOBIG => Status::FBig.into(),
         errno => errno.into(),
@@ -33,7 +33,7 @@ fn status(errno: Errno) -> StoreError {
 }
 
 impl LocalStore {
-    /// Calls what needs this right while the kernel, or we, judge the caller.
+    /// Calls a function that needs this right, while the kernel or the server judges the caller.
     fn with_xattrs<T>(
         &self,
         who: &Credential,

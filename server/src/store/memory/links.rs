@@ -1,4 +1,4 @@
-//! Names that come, go and move.
+//! Making, removing and renaming.
 
 use super::Operation;
 use super::node::{Body, Node};
@@ -65,7 +65,7 @@ impl Tree {
         Ok(unlinked)
     }
 
-    /// Takes a name away from a directory. What it stood for keeps its link count.
+    /// Removes a name from a directory. The object keeps its link count.
     fn detach(&mut self, directory: ObjectId, name: &[u8]) -> Result<()> {
         let now = self.tick();
         let parent = self.node_mut(directory)?;
@@ -74,7 +74,7 @@ impl Tree {
         Ok(())
     }
 
-    /// One name less; of a directory, all of them.
+    /// Notes that an object has lost a name. It is gone if that was the last, and a directory always is.
     fn drop_link(&mut self, object: ObjectId) -> Result<Unlinked> {
         let now = self.tick();
         let node = self.node_mut(object)?;
@@ -113,7 +113,7 @@ impl Tree {
             Err(refused) if refused.status == Status::NoEnt => None,
             Err(refused) => return Err(refused),
         };
-        // The order of the checks is Linux's.
+        // The checks come in the order of Linux.
         let (source, into) = (self.node(from)?.attributes, self.node(to)?.attributes);
         let is_directory = moved.is_directory();
         if is_directory && self.is_within(to.ino, moved.id().ino) {
@@ -138,7 +138,7 @@ impl Tree {
             }
         }
         if is_directory && from != to {
-            // Its `..` changes.
+            // The `..` of the directory changes.
             check_write(&moved.attributes, who)?;
         }
         if target.is_some_and(|target| target.names().is_ok_and(|names| !names.is_empty())) {

@@ -1,4 +1,4 @@
-//! Everything in memory: for tests and the simulator.
+//! A store in memory, for tests and the simulator.
 
 mod links;
 mod node;
@@ -24,25 +24,24 @@ use crate::store::{Attributes, Device, Extent, FileType, SetAttributes, Status};
 use node::{Body, Names};
 use tree::Tree;
 
-/// A kind of call that can be made to fail.
+/// A kind of call that a test can make fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// [`Store::getattr`]; never fails by itself.
     GetAttributes,
     /// [`Store::read_at`]
     Read,
-    /// [`Store::write_from`], and what else changes bytes of a file.
+    /// [`Store::write_from`], and other calls that change bytes of a file.
     Write,
-    /// [`Store::sync`]; of what was not synced, each page is then lost or not, by the seed, and no later sync
-    /// brings it back.
+    /// [`Store::sync`]. Each unsynced page is then lost or not, as the seed decides, and no later sync brings it back.
     Sync,
     /// [`Store::setattr`]
     SetAttributes,
-    /// Whatever changes a directory.
+    /// Calls that change a directory.
     Directory,
 }
 
-/// What someone else does to the files, behind the server's back.
+/// A change by someone else, behind the server's back.
 #[derive(Clone, Copy, Debug)]
 pub enum OutsideChange<'a> {
     /// Writes bytes into a file.
@@ -52,9 +51,9 @@ pub enum OutsideChange<'a> {
         /// What.
         data: &'a [u8],
     },
-    /// A write begins: it moves the times and nothing else yet, and is not reported.
+    /// A write begins. It only changes the times, and is not reported yet.
     BeginWrite,
-    /// A write that has begun puts bytes into a file, within its size, and is over. The times are from its beginning.
+    /// A write that has begun puts bytes into a file, within its size, and ends. The times are those of its beginning.
     EndWrite {
         /// Where, bytes.
         offset: u64,
@@ -71,22 +70,22 @@ pub enum OutsideChange<'a> {
     Remove,
 }
 
-/// Does something at a place that a test has chosen.
+/// Acts at a point that a test has chosen.
 pub type Meddler = Box<dyn FnOnce(&MemoryStore) + Send>;
 
-/// Holds files in memory; for tests and the simulator. Deterministic: the same seed and the same calls in the
-/// same order lead to the same state, times included.
+/// Holds files in memory, for tests and the simulator. It is deterministic: the same seed and the same calls in the same
+/// order lead to the same state, including the times.
 ///
-/// Ids are always those of the credential: `own` grants nothing, but uid 0 may do everything.
+/// The ids are always those of the credential. `own` grants nothing, and user 0 may do everything.
 pub struct MemoryStore {
     tree: Mutex<Tree>,
-    /// There are events, or an interruption.
+    /// Signals events or an interruption.
     news: Condvar,
     number: u64,
 }
 
 impl MemoryStore {
-    /// An empty root directory that anyone may write to. `seed` is its number too.
+    /// A store with an empty root directory to which anyone may write. `seed` is also its number.
     pub fn new(seed: u64) -> Self {
         Self {
             tree: Mutex::new(Tree::new(seed)),
@@ -95,27 +94,27 @@ impl MemoryStore {
         }
     }
 
-    /// Refuses changes with ROFS, or does so no longer.
+    /// Sets whether the store refuses changes with ROFS.
     pub fn set_read_only(&self, read_only: bool) {
         self.tree.lock().read_only = read_only;
     }
 
-    /// Whether [`Store::watch`] succeeds; it does at first.
+    /// Sets whether [`Store::watch`] succeeds. At first it does.
     pub fn set_watchable(&self, watchable: bool) {
         self.tree.lock().watchable = watchable;
     }
 
-    /// Most bytes that all files may hold together; beyond it, NOSPC.
+    /// Sets the most bytes that all files may hold together. Beyond it, writes fail with NOSPC.
     pub fn set_capacity(&self, bytes: u64) {
         self.tree.lock().capacity_bytes = bytes;
     }
 
-    /// The next call of that kind fails with `status`. Several add up.
+    /// Makes the next call of that kind fail with `status`. Several calls of this add up.
     pub fn fail_next(&self, operation: Operation, status: Status) {
         self.tree.lock().fail_next(operation, status);
     }
 
-    /// The next call of that kind lets `meddler` go first. Several go before one call each.
+    /// Lets `meddler` act before the next call of that kind. Each of several acts before one call.
     pub fn meddle_next(&self, operation: Operation, meddler: Meddler) {
         let mut tree = self.tree.lock();
         tree.meddlers
@@ -124,35 +123,35 @@ impl MemoryStore {
             .push_back(meddler);
     }
 
-    /// The clock stands still for so many changes; those from outside move it all the same.
+    /// Stops the clock for so many changes. Outside changes move it nevertheless.
     pub fn hold_clock(&self, changes: u32) {
         self.tree.lock().held = changes;
     }
 
-    /// The system writes back what was written to a file and not synced, as when it closes one for room, and fails:
-    /// each page is lost or not, by the seed. The next sync says so, whoever asks for it.
+    /// Makes the system write back a file's unsynced bytes and fail. Each page is lost or not, as the seed decides. The
+    /// next sync reports it to whoever asks.
     pub fn write_back_badly(&self, object: ObjectId) {
         self.tree.lock().write_back_badly(object);
     }
 
-    /// The machine loses power and comes back: of what was written and not synced, each page of each write is
-    /// there or not, by the seed. Watches end.
+    /// Makes the machine lose power and come back. Each page of each unsynced write is there or not, as the seed decides.
+    /// Watches end.
     pub fn crash(&self) {
         self.tree.lock().crash();
     }
 
-    /// A change from outside; it is reported if the object is watched.
+    /// Makes an outside change, which is reported if the object is watched.
     pub fn outside_change(&self, object: ObjectId, change: OutsideChange<'_>) -> Result<()> {
         self.changing(|tree| tree.outside_change(object, change))
     }
 
-    /// All watches end by themselves, as when the file system is taken away.
+    /// Ends all watches, as if the file system were unmounted.
     pub fn end_watches(&self) {
         self.tree.lock().end_watches();
         self.news.notify_all();
     }
 
-    /// Events were lost, as an overrun inotify queue would.
+    /// Reports lost events, as an overrun inotify queue would.
     pub fn overflow_events(&self) {
         let mut tree = self.tree.lock();
         tree.events.clear();

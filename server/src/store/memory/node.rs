@@ -1,12 +1,12 @@
-//! What a memory store keeps of each object.
+//! The objects of a memory store.
 
 use std::collections::BTreeMap;
 
 use crate::store::{Attributes, FileType, ObjectId, Result, Status, Time};
 
-/// The largest file, bytes: sparse files take their whole size here.
+/// The largest file, in bytes. Sparse files take their whole size here.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
-/// What a crash keeps or loses as one.
+/// The unit, in bytes, that a crash keeps or loses.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// One object.
@@ -16,7 +16,7 @@ pub(super) struct Node {
     pub body: Body,
 }
 
-/// What an object holds, by its type.
+/// The content of an object, by its type.
 pub(super) enum Body {
     File(Content),
     Directory(Names),
@@ -32,13 +32,13 @@ impl Node {
         }
     }
 
-    /// A change of the data at that time.
+    /// Notes a change of the data at that time.
     pub fn touch_data(&mut self, now: Time) {
         self.attributes.mtime = now;
         self.attributes.ctime = now;
     }
 
-    /// Size and use follow what the body holds.
+    /// Sets size and use to those of the content.
     pub fn measure(&mut self) {
         let bytes = match &self.body {
             Body::File(content) => content.data.len() as u64,
@@ -94,19 +94,19 @@ impl Chance {
     }
 }
 
-/// A file's bytes: as they are, and as the disk has them.
+/// The bytes of a file, as they are and as the disk has them.
 #[derive(Default)]
 pub(super) struct Content {
     pub data: Vec<u8>,
     durable: Vec<u8>,
-    /// Written since the last sync, in order, no piece crossing a page.
+    /// The writes since the last sync, in order. None crosses a page.
     unsynced: Vec<(u64, Vec<u8>)>,
-    /// Some of it was lost, and nobody has been told.
+    /// Whether bytes were lost and nobody has been told.
     lost: bool,
 }
 
 impl Content {
-    /// The caller has bounded `offset` and the length.
+    /// Writes bytes. The caller has bounded `offset` and the length.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         put(&mut self.data, offset, bytes);
         let (mut at, mut rest) = (offset, bytes);
@@ -119,7 +119,7 @@ impl Content {
         }
     }
 
-    /// Brings what is left of the writes to the disk. Whether none was lost before, which is told once.
+    /// Brings the remaining writes to the disk. Returns once whether bytes were lost before.
     pub fn sync(&mut self) -> bool {
         for (offset, bytes) in self.unsynced.drain(..) {
             put(&mut self.durable, offset, &bytes);
@@ -127,13 +127,13 @@ impl Content {
         !std::mem::take(&mut self.lost)
     }
 
-    /// As [`Content::sync_badly`], when nobody has asked: the next sync will tell.
+    /// As [`Content::sync_badly`], when nobody has asked for a sync. The next sync reports it.
     pub fn write_back_badly(&mut self, chance: &mut Chance) {
         self.lost |= !self.unsynced.is_empty();
         self.sync_badly(chance);
     }
 
-    /// A sync that failed: some pages reached the disk, the others are taken for written and never will be.
+    /// A sync that fails. Some pages reach the disk. The others count as written and never get there.
     pub fn sync_badly(&mut self, chance: &mut Chance) {
         for (offset, bytes) in self.unsynced.drain(..) {
             if chance.flip() {
@@ -165,7 +165,7 @@ fn put(data: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     data[start..end].copy_from_slice(bytes);
 }
 
-/// What a directory's names stand for, by name and in the order that they are listed in.
+/// The entries of a directory, by name and in the order of listing.
 pub(super) struct Names {
     pub parent: u64,
     by_name: BTreeMap<Vec<u8>, Entry>,
@@ -212,7 +212,7 @@ impl Names {
         }
     }
 
-    /// Removes every name of an object; true if there was one.
+    /// Removes every name of an object. Returns whether there was one.
     pub fn remove_object(&mut self, ino: u64) -> bool {
         let names: Vec<_> = self
             .by_name
@@ -224,7 +224,7 @@ impl Names {
         !names.is_empty()
     }
 
-    /// `(cookie, name, inode)` of what is listed behind `cookie`.
+    /// Cookie, name and inode number of the entries behind `cookie`.
     pub fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &[u8], u64)> {
         let from = cookie.saturating_add(1);
         self.by_cookie

@@ -1,4 +1,4 @@
-//! What is done to bytes of a file without bringing any.
+//! Allocation, holes, copies and clones.
 
 use super::Operation;
 use super::node::{PAGE_BYTES, SIZE_MAX};
@@ -100,7 +100,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What follows each change of bytes.
+    /// Updates the attributes and reports the change, after each change of bytes.
     fn written(&mut self, who: &Credential, object: ObjectId) -> Result<()> {
         let attributes = &mut self.node_mut(object)?.attributes;
         attributes.mode = mode_after_change(attributes, who);

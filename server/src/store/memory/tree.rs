@@ -1,4 +1,4 @@
-//! The objects of a memory store, and what is done to them under its lock.
+//! The objects of a memory store, and the operations on them under its lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,18 +17,18 @@ use crate::store::{
 pub(super) const ROOT: u64 = 2;
 /// `fsid` of every object.
 const FSID: u64 = 0x0da5;
-/// Most events kept; beyond it, they are lost and [`OutsideEvent::Overflow`] says so.
+/// The most events kept. Beyond that they are lost, and [`OutsideEvent::Overflow`] is reported.
 const EVENTS_MAX: usize = 4096;
 
 /// Everything that the store's lock guards.
 pub(super) struct Tree {
     pub nodes: BTreeMap<u64, Node>,
-    /// Numbers of removed objects, to be used again with the generation beside them.
+    /// Inode numbers of removed objects, with the generation for their next use.
     free: Vec<(u64, u64)>,
     next_ino: u64,
-    /// Counts changes; stands in for a clock.
+    /// Counts changes, in place of a clock.
     ticks: u64,
-    /// Looks at the clock for which it stands still.
+    /// For how many more looks the clock stands still.
     pub held: u32,
     chance: Chance,
     failures: BTreeMap<Operation, VecDeque<Status>>,
@@ -40,7 +40,7 @@ pub(super) struct Tree {
     pub watched: BTreeSet<ObjectId>,
     pub events: VecDeque<OutsideEvent>,
     pub interrupted: bool,
-    /// The next call that asks is told so.
+    /// Whether the next wait ends at once.
     pub at_hand: bool,
 }
 
@@ -84,7 +84,8 @@ impl Tree {
             .push_back(status);
     }
 
-    /// Whether a call of that kind needs no waiting: every other one, unless a test has plans for it.
+    /// Whether a call of that kind needs no waiting. Every second call needs none, unless a test has planned something
+    /// for it.
     pub fn is_at_hand(&mut self, operation: Operation) -> bool {
         fn planned<T>(plans: Option<&VecDeque<T>>) -> bool {
             plans.is_some_and(|plans| !plans.is_empty())
@@ -96,7 +97,7 @@ impl Tree {
             && !planned(self.failures.get(&operation))
     }
 
-    /// The failure that a test has asked for.
+    /// Fails if a test has asked for it.
     pub fn injected(&mut self, operation: Operation) -> Result<()> {
         match self
             .failures
@@ -133,7 +134,7 @@ impl Tree {
             .ok_or_else(|| Status::Stale.into())
     }
 
-    /// An object that a name stands for.
+    /// The object of a name.
     pub fn named(&self, ino: u64) -> Result<&Node> {
         self.nodes.get(&ino).ok_or_else(|| Status::Stale.into())
     }
@@ -179,7 +180,7 @@ impl Tree {
         }
     }
 
-    /// All watches end, and say so.
+    /// Ends all watches, and reports it.
     pub fn end_watches(&mut self) {
         for object in std::mem::take(&mut self.watched) {
             self.push_event(OutsideEvent::Removed(object));
@@ -198,7 +199,7 @@ impl Tree {
         }
     }
 
-    /// A new object that has no name yet.
+    /// Makes an object that has no name yet.
     fn insert(
         &mut self,
         who: &Credential,

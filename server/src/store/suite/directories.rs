@@ -1,4 +1,4 @@
-//! Names.
+//! Names in directories.
 
 use super::*;
 
@@ -214,7 +214,7 @@ pub(super) fn listing(store: &dyn Store, count: usize) {
         let cookies: BTreeSet<_> = entries.iter().map(|entry| entry.cookie).collect();
         assert_eq!(cookies.len(), entries.len());
     }
-    // Going on behind the dots, and with a verifier that is none of ours.
+    // Continues behind the dots, and with a verifier that the store never gave.
     let range = ReaddirRange {
         cookie: 1,
         verifier: [0; 8],
@@ -256,7 +256,7 @@ pub(super) fn listing_while_it_changes(store: &dyn Store) {
         };
         let listing = store.readdir(&me(), d, range).unwrap();
         cookie = listing.entries.last().map_or(cookie, |entry| entry.cookie);
-        // Even numbers vanish right after they were listed, the one that the cookie stands for included.
+        // Even numbers vanish right after they were listed, including the one of the cookie.
         for entry in &listing.entries {
             let number = entry
                 .name

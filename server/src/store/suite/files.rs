@@ -1,4 +1,4 @@
-//! Objects by themselves.
+//! Objects of each type.
 
 use super::*;
 
@@ -119,7 +119,7 @@ pub(super) fn symlinks(store: &dyn Store) {
         store.symlink(&me(), root, b"m", &[b'a'; 4096], &new),
         Status::NameTooLong,
     );
-    // What every file system takes.
+    // A size that every file system accepts.
     let longest = vec![b'a'; 1000];
     let (long, _) = store.symlink(&me(), root, b"m", &longest, &new).unwrap();
     assert_eq!(store.readlink(long).unwrap(), longest);
@@ -246,7 +246,7 @@ pub(super) fn attributes(store: &dyn Store) {
         .unwrap();
     assert_eq!(store.setattr(&me(), link, &times).unwrap().mtime, m);
     assert_ne!(store.getattr(object).unwrap().mtime, m);
-    // A link's mode cannot be set, and then nothing of the others is.
+    // The mode of a link cannot be set. Then no other attribute is set either.
     let before = store.getattr(link).unwrap();
     let all = SetAttributes {
         uid: Some(before.uid),
@@ -307,7 +307,7 @@ pub(super) fn found_again(store: &dyn Store) {
     rename(b"f", b"g").unwrap();
     store.find(f).unwrap();
     store.remove(&me(), store.root(), b"g").unwrap();
-    // Linux says ENOMEM while the number of its inode is being given to a new file, which a client asks again.
+    // Linux reports ENOMEM while it gives the inode number to a new file. A client then asks again.
     let gone = patiently(|| store.find(f).and_then(|()| store.getattr(f)));
     refused(gone, Status::Stale);
 }

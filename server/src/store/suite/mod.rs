@@ -1,7 +1,7 @@
-//! What every store must do: the same tests for each.
+//! The tests that every store must pass.
 //!
-//! They run with whatever ids the process has; what needs other users is in [`others`], for stores that can act
-//! as any user. What refuses every change is given its files by other means, and runs [`reading`].
+//! They run with the ids of the process. Tests that need other users are in [`others`], for stores that can act as any
+//! user. A read-only store gets its files by other means and runs [`reading`].
 
 mod directories;
 mod files;
@@ -20,7 +20,7 @@ pub use reading::{data, grow, reading};
 
 type Test = fn(&dyn Store);
 
-/// Runs every test below, each on a store of its own that `make` gives; listing with that many entries.
+/// Runs every test below, each on a store of its own that `make` returns. The tests of listings use that many entries.
 pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
     directories::listing(&make(), entries);
     let tests: &[(&str, Test)] = &[
@@ -116,7 +116,7 @@ pub(crate) fn refused<T>(result: Result<T>, status: Status) {
     }
 }
 
-/// Asks as clients do: again, while the store is too busy to say.
+/// Calls as clients do: again, as long as the store is too busy to answer.
 fn patiently<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 0..1000 {
         match ask() {

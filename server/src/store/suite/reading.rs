@@ -1,16 +1,16 @@
-//! What a store must do that refuses every change.
+//! The tests that a read-only store must pass.
 
 use super::*;
 
-/// Of the file.
+/// Length of the file in bytes.
 const BYTES: usize = 10_000;
 
-/// What `file` holds in a store that [`reading`] looks at.
+/// The content of `file` in a store for [`reading`].
 pub fn data() -> Vec<u8> {
     (0..BYTES).map(|at| (at % 251) as u8).collect()
 }
 
-/// Makes what [`reading`] looks for, in a store that takes changes yet.
+/// Makes the files for [`reading`] in a store that still accepts changes.
 pub fn grow(store: &dyn Store) {
     let (root, new) = (store.root(), new_mode(0o755));
     let made = file(store, &me(), "file", 0o644);
@@ -28,7 +28,7 @@ pub fn grow(store: &dyn Store) {
     store.sync(made, false).unwrap();
 }
 
-/// Looks at a read-only store that holds what [`grow`] makes.
+/// Tests a read-only store with the files of [`grow`].
 pub fn reading(store: &dyn Store) {
     let root = store.root();
     let named = |name: &[u8]| store.lookup(&me(), root, name).unwrap();

@@ -1,9 +1,8 @@
-//! What is done to bytes of a file without bringing any. A store need not be able to do it: then it says NOTSUPP, and
-//! nothing has changed.
+//! Allocation, holes, copies and clones. A store that cannot do one of them must refuse it with NOTSUPP and change nothing.
 
 use super::*;
 
-/// Whether the store can do it.
+/// Whether the store supports the operation.
 fn done(result: Result<()>, what: &str) -> bool {
     match result {
         Err(error) if error.status == Status::NotSupp => {
@@ -39,7 +38,7 @@ pub(super) fn setting_aside(store: &dyn Store) {
 
 pub(super) fn holes_made(store: &dyn Store) {
     let (object, mut data) = full(store, "f", 40_000);
-    // Within a page, several pages, the first and the last byte; and across the end.
+    // Within a page, several pages, the first and the last byte, and across the end.
     for (offset, length) in [
         (5000, 100),
         (8192, 8192),
@@ -63,7 +62,7 @@ pub(super) fn holes_made(store: &dyn Store) {
     }
 }
 
-/// What a store tells of holes is true, if it tells of any.
+/// What a store reports of holes is true.
 pub(super) fn holes_found(store: &dyn Store) {
     let object = file(store, &me(), "f", 0o644);
     refused(store.seek(object, 0, Extent::Data), Status::Nxio);
@@ -80,7 +79,7 @@ pub(super) fn holes_found(store: &dyn Store) {
         let border = found.unwrap_or(size);
         assert!(border >= at && border <= size, "{what:?} at {border}");
         assert!(found.is_some() || what == Extent::Data);
-        // What lies before a hole is data.
+        // The bytes before a hole are data.
         known[at as usize..border as usize].fill(what == Extent::Hole);
         (at, borders) = (border, borders + 1);
         what = match what {
@@ -104,7 +103,7 @@ pub(super) fn copies(store: &dyn Store) {
     let (source, data) = full(store, "source", 20_000);
     let target = file(store, &me(), "target", 0o644);
     let mut expected: Vec<u8> = Vec::new();
-    // Again and again, as those do who are told that it was less.
+    // Again and again, like a client that is told that fewer bytes were copied.
     let copy = |from: u64, to: u64, count: u64| {
         let mut done = 0;
         while done < count {
@@ -166,7 +165,7 @@ pub(super) fn clones(store: &dyn Store) {
     clone(block, 0, block).unwrap();
     expected[..block as usize].copy_from_slice(&data[block as usize..2 * block as usize]);
     assert_eq!(content(store, target), expected);
-    // They are files of their own all the same.
+    // They are still files of their own.
     store.write_at(&me(), target, 0, b"other").unwrap();
     expected[..5].copy_from_slice(b"other");
     store.write_at(&me(), source, block + 5, b"new").unwrap();
@@ -176,7 +175,7 @@ pub(super) fn clones(store: &dyn Store) {
         (1, 0, block),
         (0, 1, block),
         (0, 0, block - 1),
-        // A block is cut, and the target goes on behind it.
+        // A block is cut short, but the target continues behind it.
         (block, 0, block + 100),
         (2 * block, 0, block),
     ] {

@@ -14,7 +14,7 @@ pub(super) fn bob() -> Credential {
     Credential::of(BOB, BOB, &[])
 }
 
-/// A directory that everyone may write to.
+/// A directory to which everyone may write.
 pub(super) fn open_to_all(store: &dyn Store, mode: u32) -> ObjectId {
     let (d, _) = store
         .mkdir(&me(), store.root(), b"all", &new_mode(mode))
@@ -25,7 +25,7 @@ pub(super) fn open_to_all(store: &dyn Store, mode: u32) -> ObjectId {
     d
 }
 
-/// Owner and group of a new object are for root to name; others get what is theirs.
+/// Only root may name the owner and group of a new object. Others get their own.
 pub(super) fn foreign_ids(store: &dyn Store) {
     let d = open_to_all(store, 0o777);
     let new = SetAttributes {
@@ -194,7 +194,7 @@ pub(super) fn giving_away(store: &dyn Store) {
     );
     let root = Credential::of(0, 0, &[]);
     assert_eq!(store.setattr(&root, f, &to_bob).unwrap().uid, BOB);
-    // Set-user-id does not outlive a write by someone else.
+    // A write by another user clears set-user-id.
     store.setattr(&bob(), f, &new_mode(0o4777)).unwrap();
     store.write_at(&alice(), f, 0, b"changed").unwrap();
     assert_eq!(store.getattr(f).unwrap().mode, 0o777);

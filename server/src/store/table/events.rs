@@ -1,4 +1,4 @@
-//! Events of several stores for one who waits: a thread waits at each store.
+//! Events of several stores for one waiting thread. A thread of its own waits at each store.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,12 +11,12 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex};
 use super::outer;
 use crate::store::{OutsideEvent, Store};
 
-/// Events that nobody has taken yet, at most. Beyond that they are forgotten and an overflow is told.
+/// The most events that nobody has taken yet. Beyond that they are dropped, and an overflow is reported.
 const WAITING_MAX: usize = 1 << 16;
-/// How long a thread waits at its store at a time. Some stores look for changes only when they are waited at.
+/// How long a thread waits at its store at a time. Some stores look for changes only while a thread waits.
 const AT_A_TIME: Duration = Duration::from_millis(500);
 
-/// The threads, and what they have heard.
+/// The threads, and the events that they have received.
 pub(super) struct Events {
     heard: Arc<Heard>,
     waiting: Vec<(Arc<dyn Store>, JoinHandle<()>)>,
@@ -36,9 +36,9 @@ struct Queue {
 }
 
 impl Events {
-    /// Waits at these stores, which have these tags.
+    /// Starts to wait at these stores, which have these tags.
     pub fn start(stores: Vec<(u16, Arc<dyn Store>)>) -> io::Result<Self> {
-        // Dropped if a thread cannot be made: those that there are then end.
+        // If a thread cannot be started, dropping this ends the others.
         let mut all = Self {
             heard: Arc::default(),
             waiting: Vec::new(),

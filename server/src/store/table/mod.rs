@@ -1,17 +1,18 @@
-//! Several stores below one root: a server's table of exports.
+//! A server's table of exports: several stores below one root.
 //!
-//! The root and the directories on the way to an export are in memory and read-only. Below the name of an export
-//! everything is its store's. Nothing is moved or linked from one store to another (XDEV).
+//! The root and the directories on the way to an export are in memory and read-only. Everything below the name of an export
+//! belongs to its store. Nothing moves or is linked from one store to another (XDEV).
 //!
-//! **Objects.** The upper 16 bits of a generation say which store an object is of; 0 are the directories of the table
-//! itself. The lower 48 are the store's own generation, which must not be greater ([`GENERATION_MAX`]).
+//! **Objects.** The upper 16 bits of a generation are the tag of the object's export, or 0 for the table's own
+//! directories. The lower 48 bits are the store's own generation, which must not be greater ([`GENERATION_MAX`]).
 //!
-//! **File systems.** Clients see each export as a file system of its own, by the `fsid` that the table gives it. Stores
-//! cannot know theirs: the roots of two file systems mostly look alike.
+//! **File systems.** Clients see each export as a file system of its own, by an `fsid` that the table assigns. Stores
+//! cannot choose it, because the roots of two file systems mostly look alike.
 //!
-//! A file that is linked into two exports is two objects here: what is written by one name is seen by the other like a
-//! change from outside, within a second or so.
+//! A file with hard links in two exports is two objects here. A write by one name is seen by the other like an outside
+//! change, within about a second.
 
+mod directories;
 mod events;
 mod names;
 #[cfg(test)]
@@ -22,30 +23,30 @@ use std::time::Duration;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
-use super::names::{NAME_MAX, Name};
 use super::permission::attributes_permit;
 use super::{
-    CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
-    ReaddirRange, Result, Space, Special, Store, Unlinked, XattrHow,
+    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
+    Space, Special, Store, Unlinked, XattrHow,
 };
 use crate::store::{Attributes, Extent, SetAttributes, Status, Time, access, by_hand};
+use directories::OWN_LIMITS;
 use events::Events;
 use names::{Child, Tree};
 
 pub use names::{TableError, check_names, normalized};
 
-/// The greatest generation of a store that can stand in a table.
+/// The greatest generation that a store in a table may use.
 pub const GENERATION_MAX: u64 = (1 << TAG_SHIFT) - 1;
 const TAG_SHIFT: u32 = 48;
 
-/// The file systems of a table, in attributes: that of its directories, and one more for each tag.
+/// The `fsid` of the table's own directories. That of an export is greater by its tag.
 const FSID: u64 = u64::from_be_bytes(*b"odafst\0\0");
 
 /// A store and its place in a table.
 pub struct Entry {
-    /// As [`normalized`] gives it, such as `/data` or `/srv/data`.
+    /// The name as [`normalized`] returns it, such as `/data` or `/srv/data`.
     pub name: String,
-    /// Tells its objects from those of the others: not 0, and the same after each restart.
+    /// Distinguishes its objects from those of the other stores. It is not 0, and stays the same after each restart.
     pub tag: u16,
     /// The store.
     pub store: Arc<dyn Store>,
@@ -59,7 +60,7 @@ pub struct StoreTable {
     events: Events,
 }
 
-/// The object as an export's store knows it, and as it is known outside.
+/// The object as its store knows it.
 fn inner(object: ObjectId) -> ObjectId {
     ObjectId {
         generation: object.generation & GENERATION_MAX,
@@ -78,22 +79,22 @@ fn tag_of(object: ObjectId) -> u16 {
     (object.generation >> TAG_SHIFT) as u16
 }
 
-/// What an object stands for.
+/// Where an object belongs.
 enum Place<'a> {
-    /// A directory of the table, by its number.
+    /// It is a directory of the table, with this number.
     Table(usize),
-    /// An object of this store, as it knows it.
+    /// It is an object of this store, as the store knows it.
     Stored(&'a Entry, ObjectId),
 }
 
 type Found = (ObjectId, Attributes);
 
 impl StoreTable {
-    /// A table of these stores, whose own directories have come to be at `started`. Handles tell `number`: it is the same
-    /// after a restart, as long as tags mean the same exports.
+    /// A table of these stores. `started` is the time of its own directories. File handles contain `number`, which stays
+    /// the same after a restart as long as tags stand for the same exports.
     ///
     /// # Errors
-    /// Two names are the same or one lies below another, a tag is 0 or used twice, or the system has no more threads.
+    /// Two names are the same or one lies below another, a tag is 0 or used twice, or the system can give no more threads.
     pub fn new(
         entries: Vec<Entry>,
         number: u64,
@@ -112,7 +113,7 @@ impl StoreTable {
         })
     }
 
-    /// STALE for what no entry and no directory of the table is.
+    /// Where an object belongs. STALE if it belongs nowhere.
     fn place(&self, object: ObjectId) -> Result<Place<'_>> {
         let tag = tag_of(object);
         if tag == 0 {
@@ -124,7 +125,7 @@ impl StoreTable {
         Ok(Place::Stored(entry, inner(object)))
     }
 
-    /// The store of an object; `otherwise` for directories of the table.
+    /// The store of an object. Fails with `otherwise` for directories of the table.
     fn stored(&self, object: ObjectId, otherwise: Status) -> Result<(&Entry, ObjectId)> {
         match self.place(object)? {
             Place::Table(_) => Err(otherwise.into()),
@@ -132,7 +133,7 @@ impl StoreTable {
         }
     }
 
-    /// The one store of two objects: XDEV if they have two.
+    /// The common store of two objects. XDEV if they have none.
     fn both(&self, one: ObjectId, other: ObjectId) -> Result<(&Entry, ObjectId, ObjectId)> {
         let (entry, one) = self.stored(one, Status::RoFs)?;
         let (other_entry, other) = self.stored(other, Status::RoFs)?;
@@ -140,63 +141,6 @@ impl StoreTable {
             return Err(Status::XDev.into());
         }
         Ok((entry, one, other))
-    }
-
-    fn child(&self, child: Child) -> Result<Found> {
-        match child {
-            Child::Directory(number) => Ok((Tree::id(number), self.tree.attributes(number))),
-            Child::Entry(at) => self.root_of(&self.entries[at]),
-        }
-    }
-
-    fn root_of(&self, entry: &Entry) -> Result<Found> {
-        let root = entry.store.root();
-        Ok(entry.found((root, entry.store.getattr(root)?)))
-    }
-
-    /// The directory above the root of an export.
-    fn above(&self, entry: &Entry) -> Found {
-        let number = self.tree.above(entry.tag);
-        (Tree::id(number), self.tree.attributes(number))
-    }
-
-    /// A name in a directory of the table.
-    fn find_in_table(&self, number: usize, name: &[u8]) -> Result<Child> {
-        match Name::parse(name)? {
-            Name::Here => Ok(Child::Directory(number)),
-            Name::Up => Ok(Child::Directory(self.tree.parent(number))),
-            Name::Proper(name) => self.tree.child(number, name).ok_or(Status::NoEnt.into()),
-        }
-    }
-
-    fn list_table(&self, number: usize, range: ReaddirRange) -> Result<Listing> {
-        range.check()?;
-        let dots = [(&b"."[..], number), (b"..", self.tree.parent(number))];
-        let dots = dots.map(|(name, number)| (name, Child::Directory(number)));
-        let named = self.tree.children(number);
-        let all = dots.into_iter().chain(named);
-        let seen = usize::try_from(range.cookie).unwrap_or(usize::MAX);
-        let mut rest = (1..).zip(all).skip(seen);
-        let mut entries = Vec::new();
-        for (cookie, (name, child)) in rest.by_ref().take(range.max_entries.max(1)) {
-            let fileid = match child {
-                Child::Directory(number) => Tree::id(number).ino,
-                Child::Entry(at) => mounted_on(self.entries[at].tag),
-            };
-            // An export whose root is gone is a name all the same.
-            let object = range.plus.then(|| self.child(child).ok()).flatten();
-            entries.push(DirEntry {
-                fileid,
-                name: name.to_vec(),
-                cookie,
-                object,
-            });
-        }
-        Ok(Listing {
-            entries,
-            eof: rest.next().is_none(),
-            verifier: ReaddirRange::VERIFIER,
-        })
     }
 }
 
@@ -309,8 +253,11 @@ impl Store for StoreTable {
         }
     }
 
-    fn wants_sync(&self) -> bool {
-        self.entries.iter().any(|entry| entry.store.wants_sync())
+    fn wants_sync(&self, object: ObjectId) -> bool {
+        match self.place(object) {
+            Ok(Place::Stored(entry, object)) => entry.store.wants_sync(object),
+            Ok(Place::Table(_)) | Err(_) => false,
+        }
     }
 
     fn setattr(
@@ -431,7 +378,7 @@ impl Store for StoreTable {
         entry.store.seek(object, offset, what)
     }
 
-    /// From one store to another bytes go by hand.
+    /// Between two stores, this reads and writes the bytes.
     fn copy(
         &self,
         who: &Credential,
@@ -447,7 +394,7 @@ impl Store for StoreTable {
         }
     }
 
-    /// The directories of the table tell whether any export has clones, and then the largest blocks.
+    /// For directories of the table this is the largest block size of all exports, if any export can clone.
     fn clone_block_bytes(&self, object: ObjectId) -> Option<u32> {
         let of_root = |entry: &Entry| entry.store.clone_block_bytes(entry.store.root());
         match self.place(object).ok()? {
@@ -514,7 +461,7 @@ impl Store for StoreTable {
         range: ReaddirRange,
     ) -> Result<Listing> {
         let (entry, directory) = match self.place(directory)? {
-            Place::Table(number) => return self.list_table(number, range),
+            Place::Table(number) => return self.list_table(number, range, &|_| true),
             Place::Stored(entry, directory) => (entry, directory),
         };
         let mut listing = entry.store.readdir(who, directory, range)?;
@@ -531,34 +478,44 @@ impl Store for StoreTable {
         Ok(listing)
     }
 
+    fn readdir_shown(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+        shown: &dyn Fn(u16) -> bool,
+    ) -> Result<Listing> {
+        match self.place(directory)? {
+            Place::Table(number) => self.list_table(number, range, shown),
+            Place::Stored(..) => self.readdir(who, directory, range),
+        }
+    }
+
+    fn is_shown(&self, object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool {
+        match self.place(object) {
+            Ok(Place::Table(number)) => self.shows(Child::Directory(number), shown),
+            Ok(Place::Stored(entry, _)) => shown(entry.tag),
+            Err(_) => false,
+        }
+    }
+
+    fn tags(&self) -> Vec<(String, u16)> {
+        let entries = self.entries.iter();
+        entries
+            .map(|entry| (entry.name.clone(), entry.tag))
+            .collect()
+    }
+
     fn statfs(&self, object: ObjectId) -> Result<Space> {
         match self.place(object)? {
-            // Nothing is there to be used.
-            Place::Table(_) => Ok(Space {
-                total_bytes: 0,
-                free_bytes: 0,
-                available_bytes: 0,
-                total_files: self.tree.len() as u64,
-                free_files: 0,
-                available_files: 0,
-            }),
+            Place::Table(_) => Ok(self.own_space()),
             Place::Stored(entry, object) => entry.store.statfs(object),
         }
     }
 
     fn pathconf(&self, object: ObjectId) -> Result<Limits> {
         match self.place(object)? {
-            Place::Table(_) => Ok(Limits {
-                link_max: 1,
-                name_max: NAME_MAX as u32,
-                size_max: i64::MAX as u64,
-                time_delta_ns: 1,
-                no_trunc: true,
-                chown_restricted: true,
-                case_insensitive: false,
-                case_preserving: true,
-                read_only: true,
-            }),
+            Place::Table(_) => Ok(OWN_LIMITS),
             Place::Stored(entry, object) => entry.store.pathconf(object),
         }
     }
@@ -607,7 +564,7 @@ impl Store for StoreTable {
     }
 }
 
-/// The number that the directory above shows for the root of an export: none of the table's own.
+/// The number that the directory above shows for the root of an export. The table's own directories have others.
 fn mounted_on(tag: u16) -> u64 {
     1 << 32 | u64::from(tag)
 }

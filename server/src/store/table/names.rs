@@ -1,4 +1,4 @@
-//! The directories of a table: the root, and one for each component of an export's name but the last.
+//! The directories of a table: the root, and one for each component of an export's name except the last.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use super::{Entry, FSID, GENERATION_MAX};
 use crate::store::names::NAME_MAX;
 use crate::store::{Attributes, Device, FileType, ObjectId, Time};
 
-/// Why stores do not make a table.
+/// Why stores cannot form a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// It begins with no slash, is empty, or has a component that no client asks for.
+    /// A name does not begin with a slash, is empty, or has a component that no client can ask for.
     #[error(
         "{0:?} is no name for one export of several: name it as in /data or /srv/data (the root / lists them)"
     )]
     Name(String),
-    /// One has the place of the other, or lies below it.
+    /// Two names are the same, or one lies below the other.
     #[error(
         "the exports {0} and {1}: one name lies at or below the other; give each a place of its own"
     )]
     Overlap(String, String),
-    /// It is 0, or used twice.
-    #[error("the export {0} has a tag that is none, or another export's")]
+    /// A tag is 0 or used twice.
+    #[error("the export {0} has the tag 0, or that of another export")]
     Tag(String),
     /// The root's generation is beyond [`GENERATION_MAX`].
     #[error(
         "the store of the export {0} cannot stand beside others: its generations are too large"
     )]
     Generation(String),
-    /// The system has no more threads.
+    /// The system can give no more threads.
     #[error("cannot wait for events of the stores: {0}")]
     Threads(std::io::Error),
 }
@@ -47,7 +47,7 @@ pub(super) enum Child {
 /// The directories by number.
 pub(super) struct Tree {
     directories: Vec<Directory>,
-    /// The directory in which the export with this tag is.
+    /// The directory that contains the export with this tag.
     above: BTreeMap<u16, usize>,
     started: Time,
 }
@@ -80,7 +80,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The names are apart.
+    /// Adds an entry. The names do not overlap.
     fn add(&mut self, at: usize, entry: &Entry) -> Result<(), TableError> {
         let name = || entry.name.clone();
         if entry.store.root().generation > GENERATION_MAX {
@@ -113,7 +113,7 @@ impl Tree {
         number
     }
 
-    /// How many there are.
+    /// The number of directories.
     pub fn len(&self) -> usize {
         self.directories.len()
     }
@@ -130,12 +130,12 @@ impl Tree {
         (object == Self::id(number) && number < self.len()).then_some(number)
     }
 
-    /// The root is its own parent.
+    /// The directory above. The root is its own parent.
     pub fn parent(&self, number: usize) -> usize {
         self.directories[number].parent
     }
 
-    /// The directory in which the export is.
+    /// The directory that contains the export.
     pub fn above(&self, tag: u16) -> usize {
         self.above.get(&tag).copied().unwrap_or(ROOT)
     }
@@ -144,7 +144,7 @@ impl Tree {
         self.directories[number].children.get(name).copied()
     }
 
-    /// In the order of their names.
+    /// The names in a directory, in their order.
     pub fn children(&self, number: usize) -> impl Iterator<Item = (&[u8], Child)> {
         let children = self.directories[number].children.iter();
         children.map(|(name, child)| (&**name, *child))
@@ -170,10 +170,10 @@ impl Tree {
     }
 }
 
-/// The one way to write a name: `/srv/data` for `//srv/data/`.
+/// The canonical form of a name, such as `/srv/data` for `//srv/data/`.
 ///
 /// # Errors
-/// No client can ask for it, or it is that of the root.
+/// No client can ask for the name, or it is that of the root.
 pub fn normalized(name: &str) -> Result<String, TableError> {
     let refused = || TableError::Name(name.to_owned());
     let proper = |part: &[u8]| {
@@ -193,10 +193,10 @@ pub fn normalized(name: &str) -> Result<String, TableError> {
     }
 }
 
-/// Each has a place of its own below the root.
+/// Checks that each export has a place of its own below the root.
 ///
 /// # Errors
-/// A name is none, or lies at or below another.
+/// A name is invalid, or lies at or below another.
 pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), TableError> {
     let mut seen: Vec<&str> = Vec::new();
     for name in names {

@@ -297,7 +297,7 @@ forward! {
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
-    wants_sync() -> bool;
+    wants_sync(object: ObjectId) -> bool;
     has_xattrs() -> bool;
     xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
     xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;

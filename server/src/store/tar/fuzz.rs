@@ -1,4 +1,4 @@
-//! For the fuzzer: an archive, and what its index promises.
+//! For the fuzzer: checks what the index of an archive promises.
 
 use std::io;
 

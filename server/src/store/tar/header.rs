@@ -1,6 +1,6 @@
-//! One block of 512 bytes that says what follows it (POSIX.1-2017, pax, "ustar Interchange Format"), and the numbers in it.
+//! The header block of a member (POSIX.1-2017, pax, "ustar Interchange Format"), and the numbers in it.
 
-/// Headers and data begin at multiples of it, bytes.
+/// Size of a block in bytes. Headers and data begin at multiples of it.
 pub(super) const BLOCK: u64 = 512;
 
 /// The first block of a member.
@@ -9,12 +9,13 @@ pub(super) struct Header(pub [u8; BLOCK as usize]);
 const CHECKSUM: std::ops::Range<usize> = 148..156;
 
 impl Header {
-    /// Two such blocks end an archive.
+    /// Whether all bytes are 0. Two such blocks end an archive.
     pub fn is_zero(&self) -> bool {
         self.0.iter().all(|byte| *byte == 0)
     }
 
-    /// The sum of all bytes, those of the checksum taken for spaces. Some old programs summed signed bytes.
+    /// Whether the checksum fits: the sum of all bytes, with spaces in place of the checksum. Some old programs summed
+    /// signed bytes.
     pub fn has_good_checksum(&self) -> bool {
         let sum = |value: fn(u8) -> i64| -> i64 {
             let bytes = self.0.iter().enumerate();
@@ -43,7 +44,7 @@ impl Header {
         number(&self.0[116..124])
     }
 
-    /// Bytes that follow. `None`: no number, or a negative one.
+    /// Number of bytes that follow. `None` if it is no number, or negative.
     pub fn size(&self) -> Option<u64> {
         number(&self.0[124..136])?.try_into().ok()
     }
@@ -63,7 +64,7 @@ impl Header {
         text(&self.0[157..257])
     }
 
-    /// The name, behind its prefix. (In GNU's own format that field holds something else.)
+    /// The name, with its prefix before it. (In GNU's own format the field of the prefix has another meaning.)
     pub fn path(&self) -> Vec<u8> {
         let (name, prefix) = (text(&self.0[..100]), text(&self.0[345..500]));
         match &self.0[257..263] {
@@ -72,19 +73,19 @@ impl Header {
         }
     }
 
-    /// GNU's sparse files: the map of holes goes on in the next block.
+    /// Whether the map of holes of a GNU sparse file continues in the next block.
     pub fn sparse_map_goes_on(&self) -> bool {
         self.0[482] != 0
     }
 }
 
-/// Up to the first NUL.
+/// The bytes up to the first NUL.
 pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Octal digits, or GNU's base 256: the first bit set, the rest big-endian in two's complement. `None` for what is no
-/// number, or takes more than 63 bits.
+/// A number in octal digits, or in GNU's base 256 (first bit set, the rest big-endian in two's complement). `None` if it is
+/// neither, or takes more than 63 bits.
 pub(super) fn number(field: &[u8]) -> Option<i64> {
     let (first, rest) = field.split_first()?;
     if first & 0x80 != 0 {

@@ -1,4 +1,4 @@
-//! The index: what an archive holds, and where. Nothing of it is trusted.
+//! The index of an archive: its members, and where their bytes are. The archive is not trusted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -9,25 +9,25 @@ use super::header::{BLOCK, Header, text};
 use super::pax::{Extended, clamped};
 use crate::store::names::NAME_MAX;
 
-/// The root, whether the archive has a member for it or not.
+/// The number of the root, whether the archive has a member for it or not.
 pub(super) const ROOT: u64 = 1;
-/// Numbers of directories that only paths tell of begin here: no header is that far into a file.
+/// Numbers of directories that occur only in paths begin here. No header is that far into a file.
 const IMPLIED: u64 = 1 << 56;
-/// Longest path, and longest target of a link, bytes.
+/// The longest path, and the longest target of a link, in bytes.
 const PATH_MAX: u64 = 4096;
-/// Longest extended header, bytes.
+/// The longest extended header, in bytes.
 const EXTENDED_MAX: u64 = 1 << 20;
-/// Members that are left out are told of one by one up to here.
+/// The most left-out members that the log names one by one.
 const TOLD_MAX: u64 = 100;
-/// Who owns what belongs to an id that NFS cannot tell.
+/// The owner of members whose id NFS cannot express.
 const NOBODY: u32 = 65534;
 
-/// Most that an archive may hold. An object takes some 250 bytes of memory, and its name.
+/// The most objects of an archive. Each takes about 250 bytes of memory, and its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Also of names, of which an object may have several.
+    /// The most names, of which an object may have several.
     pub objects: usize,
-    /// Names and targets of links together, bytes.
+    /// The most bytes of all names and targets of links together.
     pub names: usize,
 }
 
@@ -40,7 +40,7 @@ impl Default for Bounds {
     }
 }
 
-/// Why an archive is not served. The text says what is wrong, and where.
+/// Why an archive cannot be served. The text says what is wrong, and where.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("it is neither a directory nor a tar archive")]
@@ -55,27 +55,27 @@ pub(super) enum Refused {
 
 /// The bytes of an archive.
 pub(super) trait Bytes {
-    /// How many there are.
+    /// The number of bytes.
     fn length(&self) -> u64;
     /// Reads all of `data`, or fails.
     fn read_exact(&self, data: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
-/// What an object is.
+/// The type and content of an object.
 pub(super) enum Body {
-    /// Where the bytes begin.
+    /// The offset of its bytes in the archive.
     File(u64),
     Directory(Names),
     Symlink(Vec<u8>),
     Special,
 }
 
-/// What a directory holds.
+/// The entries of a directory.
 pub(super) struct Names {
     pub parent: u32,
-    /// While the index is made.
+    /// While the index is being made, by name.
     growing: BTreeMap<Box<[u8]>, u32>,
-    /// Then: in order, so that an entry's place is its cookie, after a restart as well.
+    /// Afterwards in order, so that an entry's position is its cookie, also after a restart.
     pub sorted: Vec<(Box<[u8]>, u32)>,
 }
 
@@ -87,13 +87,13 @@ pub(super) struct Node {
 
 /// All objects of an archive.
 pub(super) struct Index {
-    /// The root is the first. Those without a link were replaced.
+    /// The first object is the root. Objects without a link were replaced.
     pub nodes: Vec<Node>,
     by_number: HashMap<u64, u32>,
 }
 
 impl Index {
-    /// Reads the headers. `root` has owner and times of what no member tells of.
+    /// Reads the headers. `root` has the owner and times of directories without a member.
     pub fn read(bytes: &dyn Bytes, root: Attributes, bounds: Bounds) -> Result<Self, Refused> {
         let mut reader = Reader {
             bytes,
@@ -137,7 +137,7 @@ struct Reader<'a> {
     template: Attributes,
 }
 
-/// What the headers of one member say.
+/// The contents of the headers of one member.
 struct Member {
     offset: u64,
     path: Vec<u8>,
@@ -169,7 +169,7 @@ fn damaged(offset: u64, what: impl Into<String>) -> Refused {
     Refused::Damaged { offset, what }
 }
 
-/// What a path's components are; leading slashes go, as with tar. Why it is left out, else.
+/// The components of a path, without leading slashes, as with tar. Otherwise the reason to leave the member out.
 fn components(path: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     if path.contains(&0) {
         return Err("its name holds a NUL");
@@ -219,7 +219,7 @@ impl Reader<'_> {
                     said.path = said.path.or(long_path.take());
                     said.link = said.link.or(long_link.take());
                     (long_path, long_link) = (None, None);
-                    // No data follow these types (POSIX), whatever size some programs tell.
+                    // No data follows these types (POSIX), whatever size some programs write.
                     let size = match flag {
                         b'1'..=b'6' => 0,
                         _ => said.size.unwrap_or(told),
@@ -255,7 +255,7 @@ impl Reader<'_> {
         Ok(Header(block))
     }
 
-    /// Where the data begin: behind the map of holes, of which GNU has some in blocks of their own.
+    /// Where the data begins: behind the map of holes, for which GNU may use further blocks.
     fn after_map(&self, header: &Header, mut data: u64) -> Result<u64, Refused> {
         let mut goes_on = header.flag() == b'S' && header.sparse_map_goes_on();
         while goes_on {
@@ -265,7 +265,7 @@ impl Reader<'_> {
         Ok(data)
     }
 
-    /// Where the next header is, behind so many bytes of data.
+    /// The offset of the next header, behind so many bytes of data.
     fn after(&self, data: u64, size: u64) -> Result<u64, Refused> {
         let length = self.bytes.length();
         let end = data.checked_add(size).filter(|end| *end <= length);
@@ -313,7 +313,7 @@ impl Reader<'_> {
         }
         let flag = header.flag();
         let (kind, body) = match flag {
-            // Before POSIX a directory was a file whose name ends with a slash.
+            // Before POSIX, a directory was a file whose name ended with a slash.
             b'0' | 0 if path.ends_with(b"/") => (FileType::Directory, directory(0)),
             b'5' | b'D' => (FileType::Directory, directory(0)),
             b'2' => (FileType::Symlink, Body::Symlink(link.clone())),
@@ -323,7 +323,7 @@ impl Reader<'_> {
             b'V' => return Ok(()),
             b'S' => return self.leave_out_all(offset, &path, "it is a sparse file"),
             b'M' => return self.leave_out_all(offset, &path, "it began in another archive"),
-            // What is unknown is a file: so says POSIX.
+            // POSIX takes an unknown type for a file.
             _ => (FileType::Regular, Body::File(data)),
         };
         if said.sparse {
@@ -373,7 +373,7 @@ impl Reader<'_> {
         self.place(member)
     }
 
-    /// Gives a member its place in the tree.
+    /// Adds a member to the tree.
     fn place(&mut self, member: Member) -> Result<(), Refused> {
         let Member {
             offset,
@@ -453,7 +453,7 @@ impl Reader<'_> {
         parts.iter().try_fold(0, |at, part| self.child(at, part))
     }
 
-    /// The directory of that path, made as far as no member has told of it. `None` where something else is in its way.
+    /// The directory of that path, which is made if no member has named it. `None` if something else is in its way.
     fn walk_or_make(&mut self, offset: u64, parts: &[&[u8]]) -> Result<Option<u32>, Refused> {
         let mut at = 0;
         for part in parts {
@@ -506,7 +506,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Counts bytes of a name or a target that is kept.
+    /// Counts the bytes of a name or target.
     fn hold(&mut self, offset: u64, bytes: usize) -> Result<(), Refused> {
         self.names += bytes;
         let most = self.bounds.names;
@@ -530,7 +530,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A directory that was there already gets what a later member says of it.
+    /// Applies a later member to a directory that exists already.
     fn renew(&mut self, place: u32, by: Attributes) {
         let known = &mut self.nodes[place as usize].attributes;
         let (fileid, links) = (known.fileid, known.links);
@@ -541,7 +541,7 @@ impl Reader<'_> {
         };
     }
 
-    /// Leaves out the earlier file of its name as well: what that holds is out of date.
+    /// Leaves out the member, and removes the earlier file of its name, whose content is out of date.
     fn leave_out_all(&mut self, offset: u64, path: &[u8], why: &str) -> Result<(), Refused> {
         if let Ok(parts) = components(path)
             && let Some((name, parents)) = parts.split_last()

@@ -1,4 +1,4 @@
-//! What is in a tar archive, for reading: the index in memory, bytes from where they lie in the archive.
+//! A read-only store that serves the members of a tar archive. The index is in memory, and bytes are read from the archive.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -30,11 +30,11 @@ use crate::store::{Attributes, Device, FileType, Status, access};
 use header::{BLOCK, Header};
 use index::{Body, Bounds, Bytes, Index, Names, Node, ROOT, Refused};
 
-/// All archives have one number, and objects of different archives different generations: so handles of a replaced archive
-/// are STALE.
+/// All archives have this number, and objects of different archives have different generations. File handles of a replaced
+/// archive are therefore STALE.
 const NUMBER: u64 = u64::from_be_bytes(*b"archives");
 
-/// What an archive begins with that has to be decompressed first: where, which bytes, by what.
+/// How compressed archives begin: offset, bytes, and the program that decompresses them.
 const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (b"\x1f\x8b", "gzip", "gunzip"),
     (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
@@ -42,15 +42,15 @@ const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (b"BZh", "bzip2", "bunzip2"),
 ];
 
-/// Serves the members of a tar archive; every change is refused with ROFS.
+/// Serves the members of a tar archive. It refuses every change with ROFS.
 ///
-/// Rights go by the ids and modes in the archive. Once the archive itself was changed, every call is refused with STALE.
+/// The ids and modes in the archive decide about rights. Once the archive has changed, every call fails with STALE.
 pub struct TarStore {
     archive: File,
-    /// What the archive was like when its index was made.
+    /// The archive's attributes when its index was made.
     stamp: Stamp,
     changed: AtomicBool,
-    /// The change was told to who waits for events.
+    /// Whether the change of the archive has been reported as an event.
     told: AtomicBool,
     index: Index,
     generation: u64,
@@ -58,7 +58,7 @@ pub struct TarStore {
     news: Condvar,
 }
 
-/// Which archive it is, and whether somebody has written to it.
+/// Identifies an archive, and shows whether somebody has written to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -106,7 +106,7 @@ impl TarStore {
     /// Opens an archive and reads its headers.
     ///
     /// # Errors
-    /// It cannot be opened, is compressed, damaged or no archive, or holds too much. The text says what to do.
+    /// It cannot be opened, is compressed, damaged or no archive, or has too many members. The text says what to do.
     pub fn open(path: &Path) -> io::Result<Self> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let archive = File::open(path)?;
@@ -135,7 +135,7 @@ impl TarStore {
         })
     }
 
-    /// STALE once the archive was changed. Looks at the archive.
+    /// STALE if the archive has changed. Looks at the archive.
     fn look(&self) -> Result<()> {
         if Stamp::of(&self.archive)? != self.stamp && !self.changed.swap(true, Ordering::AcqRel) {
             tracing::error!(
@@ -145,7 +145,7 @@ impl TarStore {
         self.is_current()
     }
 
-    /// The same by what is known.
+    /// The same without a look.
     fn is_current(&self) -> Result<()> {
         if self.changed.load(Ordering::Acquire) {
             Err(Status::Stale.into())
@@ -180,7 +180,7 @@ impl TarStore {
         &self.index.nodes[place as usize]
     }
 
-    /// Where a read of that many bytes begins in the archive, and how many of them there are.
+    /// The offset of a read in the archive, and the number of bytes that there are.
     fn place(&self, object: ObjectId, offset: u64, length: usize) -> Result<(u64, usize)> {
         let node = self.node(object)?;
         let Body::File(data) = node.body else {
@@ -196,7 +196,7 @@ impl TarStore {
     }
 }
 
-/// Says how to decompress what is compressed, and nothing about the rest.
+/// Refuses a compressed archive, and says how to decompress it.
 ///
 /// # Errors
 /// It is compressed, or cannot be read.
@@ -219,7 +219,7 @@ pub fn check_compression(archive: &File, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What the root is like, and directories of which only paths tell.
+/// The attributes of the root, and of directories that occur only in paths.
 fn root_of(archive: &std::fs::Metadata, stamp: &Stamp) -> Attributes {
     let nanoseconds = u32::try_from(stamp.mtime.1).unwrap_or(0);
     let time = pax::clamped(stamp.mtime.0, nanoseconds);
@@ -307,7 +307,7 @@ impl Store for TarStore {
     fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
         let (start, count) = self.place(object, offset, data.len())?;
         let read = self.archive.read_exact_at(&mut data[..count], start);
-        // Whoever writes to a file sets its time first: what was read is good if that has not moved.
+        // A write to a file sets its time first. If the time has not moved, the bytes read are good.
         self.look()?;
         read?;
         Ok(count)
@@ -394,7 +394,7 @@ impl Store for TarStore {
         NUMBER
     }
 
-    /// One look at the archive, by who waits for events, watches them all.
+    /// The thread that waits for events looks at the archive, which covers all objects.
     fn watch(&self, object: ObjectId) -> bool {
         self.node(object).is_ok()
     }

@@ -1,8 +1,8 @@
-//! Extended headers: what a member's own header has no room for.
+//! Extended headers, for what does not fit in a member's own header.
 
 use crate::store::Time;
 
-/// What the records say, as far as it is used here.
+/// The values of the records that the index uses.
 #[derive(Clone, Default)]
 pub(super) struct Extended {
     pub path: Option<Vec<u8>>,
@@ -11,15 +11,15 @@ pub(super) struct Extended {
     pub mtime: Option<Time>,
     pub uid: Option<i64>,
     pub gid: Option<i64>,
-    /// The member has holes, and its data are not as they will be read.
+    /// Whether the member has holes, so that its data is not stored as it would be read.
     pub sparse: bool,
-    /// Its path then: the other one is where a program that knows of no holes puts the data.
+    /// The path of such a member. The other path is for programs that know nothing of holes.
     pub sparse_name: Option<Vec<u8>>,
 }
 
 impl Extended {
-    /// Takes what the records say (`LENGTH KEY=VALUE\n` each, LENGTH of the whole record) over what was said before.
-    /// What is wrong is told.
+    /// Applies records (`LENGTH KEY=VALUE\n` each, with LENGTH that of the whole record) over earlier ones. The error
+    /// says what is wrong.
     pub fn take(&mut self, mut records: &[u8]) -> Result<(), &'static str> {
         while !records.is_empty() {
             let (record, rest) = split(records).ok_or("a record of an extended header is wrong")?;
@@ -29,7 +29,7 @@ impl Extended {
             let value = &value[1..];
             let whole = || std::str::from_utf8(value).ok()?.parse().ok();
             match key {
-                // Without a value it takes back what was said.
+                // Without a value, a record cancels the earlier one.
                 _ if value.is_empty() => self.take_back(key),
                 b"path" => self.path = Some(value.to_vec()),
                 b"linkpath" => self.link = Some(value.to_vec()),
@@ -62,7 +62,7 @@ impl Extended {
     }
 }
 
-/// A record without its length and newline, and what follows it.
+/// A record without its length and newline, and the rest behind it.
 fn split(records: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = records.iter().position(|byte| *byte == b' ')?;
     let length = usize::try_from(decimal(&records[..space])?).ok()?;
@@ -77,7 +77,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Seconds, with a fraction perhaps, of which nanoseconds are kept.
+/// Seconds, possibly with a fraction, which is cut to nanoseconds.
 fn time(value: &[u8]) -> Option<Time> {
     let value = std::str::from_utf8(value).ok()?;
     let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
@@ -87,7 +87,7 @@ fn time(value: &[u8]) -> Option<Time> {
     }
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(9);
     let nanoseconds = digits.fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
-    // Of -0.5 the whole part alone does not tell that it is before 1970.
+    // The whole part of -0.5 does not show that the time is before 1970.
     let seconds = match whole.starts_with('-') {
         true => seconds.min(-1),
         false => seconds,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::suite::{self, content, list, me, refused};
 
-/// An archive that is written here.
+/// An archive that the test writes.
 #[derive(Default)]
 struct Writer(Vec<u8>);
 
@@ -234,7 +234,7 @@ fn what_is_held_is_bounded() {
     assert_eq!(told(Bounds { objects, names }), "");
     assert!(told(Bounds { objects: 20, names }).contains("more than 20 files"));
     assert!(told(Bounds { objects, names: 29 }).contains("more than 29 bytes"));
-    // Another name of the same object takes memory as well.
+    // Another name of the same object takes memory, too.
     let mut links = Writer::default();
     links.add(b'0', b"f", b"");
     for at in 0..20 {
@@ -246,7 +246,7 @@ fn what_is_held_is_bounded() {
     assert!(less.contains("more than 20 names"), "{less}");
 }
 
-/// Why an archive is refused.
+/// The reason why an archive is refused.
 fn held(archive: &Writer, bounds: Bounds) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.tar");
@@ -308,7 +308,7 @@ fn long_links_records_and_devices() {
         .add(b'x', b"x", b"22 linkpath=long/name\n")
         .link(b'1', b"hard", b"cut")
         .add(b'x', b"x", b"9 size=5\n15 uid=4000000\n9 gid=-7\n");
-    // Its own header tells of no bytes.
+    // Its own header has the size 0.
     archive.header(b'0', b"owned", b"00000000000", b"");
     archive.0.extend(b"bytes");
     archive.0.resize(archive.0.len().next_multiple_of(512), 0);
@@ -398,7 +398,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
             if mends {
-                // A good checksum, so that what is behind it is reached.
+                // The checksum is right, so that the code behind it is reached.
                 let start = at / 512 * 512;
                 let mut block = Writer(bytes[start..start + 512].to_vec());
                 bytes[start..start + 512].copy_from_slice(&block.sum_up().0);

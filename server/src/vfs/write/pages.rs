@@ -1,4 +1,4 @@
-//! Where the pages of a write are afterwards, and how the data get there.
+//! The places of a write's pages, and how the data gets there.
 
 use odafs_fabric::memory::{FrameNumber, Gather};
 
@@ -7,22 +7,22 @@ use crate::vfs::cache::{Cache, Heat};
 use crate::vfs::file::PageLock;
 use crate::vfs::metrics::Reason;
 
-/// Bytes for a page.
+/// The bytes of a write for a page.
 struct Piece {
-    /// Where in the page they begin.
+    /// Their first byte within the page.
     within: u32,
-    /// Where in the data.
+    /// Their place in the data.
     from: usize,
     length: u32,
 }
 
-/// Where a page is after a write.
+/// The place of a page after a write.
 pub(super) enum New<'a> {
     /// Not in memory.
     Nowhere,
     /// In another frame, filled and not yet visible.
     Fresh(Blank<'a>),
-    /// In its old frame, which nobody else can see meanwhile.
+    /// In its old frame, which nobody else sees meanwhile.
     InPlace(FrameNumber),
 }
 
@@ -30,7 +30,7 @@ pub(super) enum New<'a> {
 pub(super) struct Blank<'a> {
     cache: &'a Cache,
     frame: FrameNumber,
-    /// Of the page in its old frame.
+    /// The use of the page in its old frame.
     heat: Option<Heat>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Blank<'a> {
         Some(Self { cache, frame, heat })
     }
 
-    /// The page, which was nowhere, is there from now on.
+    /// Puts the page, which was nowhere, there.
     fn publish(self, lock: &mut PageLock<'_>) {
         self.cache.publish(lock, self.frame);
         if let Some(heat) = self.heat {
@@ -58,7 +58,7 @@ impl Drop for Blank<'_> {
 }
 
 impl<'a> Put<'a> {
-    /// Decides for each page where its new content shall be. `new_size` is the file's with all data.
+    /// Decides where the new content of each page goes. `new_size` is the size of the file with all data.
     pub(super) fn prepare_all(
         &self,
         locks: &[PageLock<'_>],
@@ -71,7 +71,7 @@ impl<'a> Put<'a> {
             .collect()
     }
 
-    /// The data as far as they have been copied to frames, from there; the rest from where it lies.
+    /// The data: from the frames as far as it was copied there, and the rest from its own place.
     pub(super) fn copied(&self, locks: &[PageLock<'_>], new: &[New<'a>]) -> Gather<'a> {
         let mut copied = Gather::new();
         for (lock, new) in locks.iter().zip(new) {
@@ -113,7 +113,7 @@ impl<'a> Put<'a> {
         }
     }
 
-    /// Decides where a page's new content shall be, and puts it there as far as nobody can see it.
+    /// Decides where the new content of a page goes, and puts it there as far as nobody can see it.
     fn prepare(&self, lock: &PageLock<'_>, size: u64, new_size: u64) -> New<'a> {
         let cache = self.export.cache();
         let piece = self.piece(lock);

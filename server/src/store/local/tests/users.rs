@@ -1,10 +1,10 @@
-//! Rights: of other users, of ordinary users, by access lists.
+//! Rights of other users, of ordinary users, and by ACLs.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// Has an ordinary user run all tests of this store again.
+/// Runs all tests of this store again as an ordinary user.
 #[test]
 fn all_of_it_as_an_ordinary_user() {
     use std::os::unix::process::CommandExt as _;
@@ -54,7 +54,7 @@ fn strangers_at_an_ordinary_users_server() {
         ..SetAttributes::default()
     };
     assert_eq!(served.setattr(&alice, f, &cut).unwrap().size, 2);
-    // What she made would not be hers.
+    // A new object would not belong to her.
     let (all, _) = served
         .mkdir(&me(), root, b"all", &new_mode(0o1777))
         .unwrap();
@@ -70,7 +70,7 @@ fn strangers_at_an_ordinary_users_server() {
         Status::Perm,
     );
     refused(served.link(&alice, f, all, b"x"), Status::Perm);
-    // Taking away goes by mode.
+    // The mode decides about removal.
     served.rename(&me(), (root, b"f"), (all, b"f")).unwrap();
     refused(served.remove(&alice, all, b"f"), Status::Perm);
     served.setattr(&me(), all, &new_mode(0o777)).unwrap();
@@ -86,7 +86,7 @@ fn strangers_at_an_ordinary_users_server() {
         plus: false,
     };
     refused(served.readdir(&alice, root, range), Status::Access);
-    // Root on a client is as good as the serving user, and no better.
+    // A client's root has the rights of the serving user, and no more.
     let root_there = Credential::of(0, 0, &[]);
     assert_eq!(
         served.lookup(&root_there, root, b"secret").unwrap().0,
@@ -154,7 +154,7 @@ fn access_lists_are_the_kernels_business() {
     }
     assert!(!served.mode_decides(f).unwrap());
     let attributes = served.getattr(f).unwrap();
-    // The mode would grant the group what only the mask allows.
+    // By the mode, the group would have what only the mask allows.
     assert_eq!(attributes.mode, 0o640);
     if can_act() {
         assert_eq!(served.access(&alice, f, 0x3f).unwrap(), 1);
@@ -162,7 +162,7 @@ fn access_lists_are_the_kernels_business() {
         assert_eq!(served.access(&group, f, 0x3f).unwrap(), 0);
         refused(served.write_at(&alice, f, 0, b"x"), Status::Access);
     }
-    // A default list for new files has the last word over the mode.
+    // A default ACL takes precedence over the mode of a new file.
     served.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
     let flags = rustix::fs::XattrFlags::empty();
     let d = served.place.served().join("d");
