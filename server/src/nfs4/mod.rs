@@ -19,6 +19,7 @@ mod convert;
 mod copy;
 mod create;
 mod effects;
+mod fits;
 mod getattr;
 mod link;
 mod lock;
@@ -55,6 +56,7 @@ use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::copies;
 use crate::vfs::export::Export;
+use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::Holders;
 
@@ -157,11 +159,19 @@ impl Nfs4 {
             callbacks: Arc::clone(&callbacks),
             records: Mutex::new(config.records),
         });
-        if state.lock().awaits_delegations() {
-            export.promises().close();
+        let machine = state.lock();
+        if machine.awaits_delegations() {
+            export.promises().close(machine.awaited_files());
         }
+        drop(machine);
         let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
         export.promises().keep(Arc::downgrade(&holders));
+        let wanted = Arc::downgrade(&messenger);
+        export.locks().on_wanted(Side::Nfs4, move |now, owners| {
+            if let Some(messenger) = wanted.upgrade() {
+                messenger.expel_owners(now, owners);
+            }
+        });
         Self {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
@@ -181,12 +191,9 @@ impl Nfs4 {
         }
     }
 
-    /// Brings to stable storage who may reclaim, as far as that has changed, and tells `vfs` and clients what has become of
-    /// state. May block.
+    /// What has become of state is brought to stable storage and told. May block.
     fn settle(&self) {
-        self.messenger.keep_records();
-        self.messenger.end_promises(None);
-        self.messenger.call_back();
+        self.messenger.settle();
     }
 }
 

@@ -4,7 +4,7 @@ use odafs_common::wire::nfs4::{
     Ace, Delegation, DelegationType, ReadDelegation, SpaceLimit, StateId, Status, WhyNone,
     WriteDelegation, ace_type, share_access,
 };
-use odafs_fabric::clock;
+use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
@@ -13,6 +13,7 @@ use super::records::Records;
 use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
+use crate::vfs::locks::Side;
 use crate::vfs::metrics::{describe, gauge};
 use crate::vfs::promises::{Holders, Party};
 use crate::vfs::{ObjectId, change};
@@ -67,6 +68,21 @@ impl Messenger {
         }
     }
 
+    /// Brings to stable storage who may reclaim, as far as that has changed, and then tells `vfs`, clients and the lock manager of
+    /// version 3 what has become of state. May block.
+    pub fn settle(&self) {
+        self.keep_records();
+        self.end_promises(None);
+        self.call_back();
+        self.export.locks().tell(Side::Nlm);
+    }
+
+    /// Others want what these owners have locked: those whose leases are over lose it, for good when this returns. May block.
+    pub fn expel_owners(&self, now: Nanos, owners: &[u64]) {
+        self.state.lock().expel_owners(now, owners);
+        self.settle();
+    }
+
     fn recall(&self, object: ObjectId, by: Option<u64>) -> bool {
         let mut state = self.state.lock();
         let free = state.recall_for(clock::now(), object, by);
@@ -87,6 +103,14 @@ impl Holders for Messenger {
 
     fn broken(&self, object: ObjectId) {
         self.recall(object, None);
+    }
+
+    fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
+        let by = match by {
+            Party::Stranger => None,
+            Party::Returning(client) => client,
+        };
+        self.state.lock().awaits(object, by)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Who may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1): a file in the state directory with one
 //! line for each client that holds state, its identity in hexadecimal digits. A client whose delegations can be reclaimed too has
-//! a space and a `d` behind that.
+//! ` d` behind that, and then the file of each write delegation, as ` INODE:GENERATION` in hexadecimal digits.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io;
 
 use super::state::{Reclaiming, Record};
+use crate::vfs::ObjectId;
 
 /// What brings the whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
@@ -13,8 +15,8 @@ type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
 /// The clients that may reclaim.
 pub struct Records {
     reclaiming: Vec<Reclaiming>,
-    /// And whether they may reclaim delegations.
-    clients: BTreeMap<Vec<u8>, bool>,
+    /// By identity.
+    clients: BTreeMap<Vec<u8>, Reclaiming>,
     keep: Option<Keep>,
     /// Stable storage does not say so yet.
     changed: bool,
@@ -22,8 +24,10 @@ pub struct Records {
 
 /// The most clients that are read back. A longer file is none of ours.
 const CLIENTS_MAX: usize = 1 << 16;
+/// The most files that are read back of a client.
+const FILES_MAX: usize = 1 << 14;
 /// What stands behind a client that may reclaim delegations.
-const DELEGATIONS: &str = " d";
+const DELEGATIONS: &str = "d";
 
 impl Records {
     /// Of a server that forgets all with its end: nobody may reclaim.
@@ -39,17 +43,11 @@ impl Records {
     /// From the text that an earlier server kept, if any. `keep` brings a later one to stable storage.
     pub fn read(text: &str, keep: impl FnMut(&str) -> io::Result<()> + Send + 'static) -> Self {
         let lines = text.lines().take(CLIENTS_MAX);
-        let clients = lines.filter_map(|line| match line.strip_suffix(DELEGATIONS) {
-            Some(digits) => Some((bytes(digits)?, true)),
-            None => Some((bytes(line)?, false)),
-        });
-        let clients: BTreeMap<Vec<u8>, bool> = clients.collect();
-        let reclaiming = clients.iter().map(|(identity, delegations)| Reclaiming {
-            identity: identity.clone(),
-            delegations: *delegations,
-        });
+        let clients = lines.filter_map(client);
+        let clients = clients.map(|client| (client.identity.clone(), client));
+        let clients = BTreeMap::from_iter(clients);
         Self {
-            reclaiming: reclaiming.collect(),
+            reclaiming: clients.values().cloned().collect(),
             clients,
             keep: Some(Box::new(keep)),
             changed: false,
@@ -65,10 +63,12 @@ impl Records {
     pub(super) fn apply(&mut self, changes: Vec<Record>) {
         for change in changes {
             self.changed |= match change {
-                Record::Keep(Reclaiming {
-                    identity,
-                    delegations,
-                }) => self.clients.insert(identity, delegations) != Some(delegations),
+                Record::Keep(client) => {
+                    let known = self.clients.get_mut(&client.identity);
+                    let differs = known.is_none_or(|known| *known != client);
+                    self.clients.insert(client.identity.clone(), client);
+                    differs
+                }
                 Record::Forget(identity) => self.clients.remove(&identity).is_some(),
             };
         }
@@ -76,14 +76,8 @@ impl Records {
             return;
         };
         let mut text = String::new();
-        for (client, delegations) in &self.clients {
-            for byte in client {
-                text.push_str(&format!("{byte:02x}"));
-            }
-            if *delegations {
-                text.push_str(DELEGATIONS);
-            }
-            text.push('\n');
+        for client in self.clients.values() {
+            push_line(&mut text, client);
         }
         match keep(&text) {
             Ok(()) => self.changed = false,
@@ -95,7 +89,49 @@ impl Records {
     }
 }
 
-/// The bytes that a line of hexadecimal digits stands for.
+fn push_line(text: &mut String, client: &Reclaiming) {
+    // To write into a string never fails.
+    for byte in &client.identity {
+        let _ = write!(text, "{byte:02x}");
+    }
+    if client.delegations {
+        let _ = write!(text, " {DELEGATIONS}");
+        for ObjectId { ino, generation } in &client.alone {
+            let _ = write!(text, " {ino:x}:{generation:x}");
+        }
+    }
+    text.push('\n');
+}
+
+/// The client that a line names.
+fn client(line: &str) -> Option<Reclaiming> {
+    let mut words = line.split(' ');
+    let identity = bytes(words.next()?)?;
+    let mark = words.next();
+    if mark.is_some_and(|mark| mark != DELEGATIONS) {
+        return None;
+    }
+    Some(Reclaiming {
+        identity,
+        delegations: mark.is_some(),
+        alone: words.take(FILES_MAX).map(file).collect::<Option<_>>()?,
+    })
+}
+
+fn file(word: &str) -> Option<ObjectId> {
+    let (ino, generation) = word.split_once(':')?;
+    Some(ObjectId {
+        ino: number(ino)?,
+        generation: number(generation)?,
+    })
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let clean = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|_| clean)
+}
+
+/// The bytes that hexadecimal digits stand for.
 fn bytes(line: &str) -> Option<Vec<u8>> {
     let digits = line.as_bytes();
     let clean = digits.iter().all(u8::is_ascii_hexdigit);
@@ -118,6 +154,7 @@ mod tests {
         Reclaiming {
             identity: identity.to_vec(),
             delegations,
+            alone: Vec::new(),
         }
     }
 
@@ -129,11 +166,17 @@ mod tests {
             *to.lock().unwrap() = text.to_owned();
             Ok(())
         });
+        let file = |ino, generation| ObjectId { ino, generation };
+        let alone = Reclaiming {
+            alone: vec![file(7, 0), file(u64::MAX, 1 << 40)],
+            ..reclaiming(&[9], true)
+        };
         records.apply(vec![
             Record::Keep(reclaiming(b"one\n", false)),
             Record::Keep(reclaiming(&[0, 255], false)),
             Record::Keep(reclaiming(&[8], false)),
             Record::Keep(reclaiming(&[8], true)),
+            Record::Keep(alone.clone()),
             Record::Forget(b"none".to_vec()),
         ]);
         records.apply(vec![
@@ -145,6 +188,7 @@ mod tests {
         let all = [
             reclaiming(&[7], false),
             reclaiming(&[8], true),
+            alone,
             reclaiming(b"one\n", false),
         ];
         assert_eq!(again.take_reclaiming(), all);
@@ -153,7 +197,7 @@ mod tests {
 
     #[test]
     fn lines_that_are_none_are_passed_over() {
-        let text = "zz\n\n0\n+1\n0a\n d\n0b e\n0c d d\n";
+        let text = "zz\n\n0\n+1\n0a\n d\n0b e\n0c d d\n0d d 1:\n0e d +1:0\n0f d 1:2 \n";
         let mut records = Records::read(text, |_| Ok(()));
         assert_eq!(records.take_reclaiming(), [reclaiming(&[10], false)]);
     }

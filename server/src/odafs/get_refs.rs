@@ -124,6 +124,9 @@ fn one(
     let file = export
         .file_of_handle(range.file.0, Effort::MayBlock)
         .map_err(Status::from)?;
+    // Somebody may have changed it unseen.
+    let looked = export.promises().ask_to_look(file.object());
+    looked.map_err(Status::from)?;
     let gate = file.enter_blocking();
     if gate.gone {
         return Err(Status::Stale);

@@ -274,10 +274,14 @@ fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> 
 
 /// NFS version 4, if any of it is served.
 fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<nfs4::Config>> {
+    let (text, mut keep) = kept(state, NFS4_CLIENTS)?;
     if !config.nfs4.any() {
+        // This server changes what they held without asking: no later one may let them reclaim it.
+        if !text.is_empty() {
+            keep("")?;
+        }
         return Ok(None);
     }
-    let (text, keep) = kept(state, NFS4_CLIENTS)?;
     Ok(Some(nfs4::Config {
         minors: config.nfs4,
         lease: config.lease.into(),
@@ -495,4 +499,28 @@ fn listen(
         Ok((listener, real))
     });
     listening(address, option, bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_without_version_4_disregards_nobody_reclaims_later() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        let state = StateDir::open(Some(&path), directory.path()).expect("a state directory");
+        let state = Arc::new(state);
+        state.replace(NFS4_CLIENTS, b"0a d 7:1\n").expect("kept");
+        let mut config = ServerConfig {
+            nfs4: MinorVersions::NONE.with(1),
+            ..ServerConfig::default()
+        };
+        let text = || std::fs::read_to_string(path.join(NFS4_CLIENTS)).expect("a file");
+        assert!(version_4(&config, &state).expect("read").is_some());
+        assert_eq!(text(), "0a d 7:1\n");
+        config.nfs4 = MinorVersions::NONE;
+        assert!(version_4(&config, &state).expect("read").is_none());
+        assert_eq!(text(), "");
+    }
 }

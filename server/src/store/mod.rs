@@ -158,7 +158,7 @@ pub struct DirEntry {
     /// Where the entries after this one begin. Stable while the directory changes; never 0.
     pub cookie: u64,
     /// The object, when asked for and when the caller may look it up. Absent for what lies across a mount
-    /// point, and for what vanished meanwhile.
+    /// point, for what vanished meanwhile, and for what the server cannot show just now.
     pub object: Option<(ObjectId, Attributes)>,
 }
 

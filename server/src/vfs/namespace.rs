@@ -7,6 +7,7 @@ use crate::store::{
 };
 use crate::vfs::change;
 use crate::vfs::export::Export;
+use crate::vfs::promises::may_change;
 use crate::vfs::write::set_attributes;
 
 /// CREATE; an existing file is cut to the size asked for.
@@ -75,7 +76,8 @@ pub fn link(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<Attributes, StoreError> {
-    let _changing = export.promises().ask(object)?;
+    let judge = || may_change(export, who, directory).map_err(Into::into);
+    let _changing = export.promises().ask_judged(object, judge)?;
     let attributes = export.store().link(who, object, directory, name)?;
     change::record_links(export, object);
     Ok(attributes)
@@ -170,8 +172,14 @@ pub fn readdir(
     range: ReaddirRange,
 ) -> Result<Listing, StoreError> {
     let mut listing = export.store().readdir(who, directory, range)?;
-    let entries = listing.entries.iter_mut();
-    for (object, attributes) in entries.filter_map(|entry| entry.object.as_mut()) {
+    for entry in &mut listing.entries {
+        // A listing does not wait for one file for as long as a lease.
+        entry
+            .object
+            .take_if(|(object, _)| export.promises().is_withheld(*object));
+        let Some((object, attributes)) = &mut entry.object else {
+            continue;
+        };
         if export.promises().is_hidden(*object) {
             export.promises().ask_to_look(*object)?;
             *attributes = export.store().getattr(*object)?;

@@ -1,7 +1,7 @@
 //! Client ids: who a client is, whether it is the one that it was, and when it is gone (RFC 8881, sections 2.4, 18.35,
 //! 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use odafs_common::wire::nfs4::{
     ClientIdConfirm, CreateSessionOk, ExchangeIdArgs, SessionId, SetClientIdArgs, StateOwner,
@@ -68,6 +68,9 @@ pub(super) struct Client {
     pub recorded: bool,
     /// And delegations too.
     pub recorded_delegations: bool,
+    /// The files of its write delegations, of those that it may still reclaim, and of those that it has returned since the last
+    /// tick. As long as it may reclaim delegations, stable storage names these files.
+    pub recorded_alone: BTreeSet<ObjectId>,
     /// When it was last known to have any.
     pub delegated: Nanos,
     /// It had state when the server went down.
@@ -81,6 +84,16 @@ pub(super) struct Client {
 impl Client {
     pub fn legacy(&self) -> bool {
         matches!(self.kind, Kind::Legacy { .. })
+    }
+
+    /// What stable storage is to say of it.
+    pub fn record(&self) -> Record {
+        let alone = self.recorded_alone.iter().copied();
+        Record::Keep(Reclaiming {
+            identity: self.identity.clone(),
+            delegations: self.recorded_delegations,
+            alone: alone.filter(|_| self.recorded_delegations).collect(),
+        })
     }
 }
 
@@ -341,25 +354,6 @@ impl State {
         Ok(())
     }
 
-    /// Whether a client may still reclaim delegations. Not so where stable storage did not say that it has any that stand, and
-    /// where changes may have begun.
-    pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
-        let known = self.clients.get(&client).ok_or(Status::Expired)?;
-        match self.grace.delegated.contains(&known.identity) {
-            true => Ok(()),
-            false => Err(Status::ReclaimBad),
-        }
-    }
-
-    /// The same, of the client of a session.
-    pub fn may_reclaim_delegation(&self, sender: Sender) -> Result<(), Status> {
-        match sender {
-            Sender::Client(id) => self.may_reclaim_delegations(self.session_client(id)?),
-            // Minor version 0 has none.
-            Sender::Named => Ok(()),
-        }
-    }
-
     /// Who takes too much is told so in the terms of its minor version.
     pub(super) fn too_much(&self, number: u32) -> Status {
         match self.clients.get(&number) {
@@ -400,6 +394,8 @@ impl State {
             }
         };
         let may_reclaim = self.grace.waiting.contains(&identity);
+        let before = self.grace.delegated.get(&identity);
+        let recorded_alone = before.into_iter().flatten().copied().collect();
         let named = self.names.entry(identity.clone()).or_default();
         named.unconfirmed = Some(number);
         let client = Client {
@@ -416,6 +412,7 @@ impl State {
             last_state: 0,
             recorded: false,
             recorded_delegations: false,
+            recorded_alone,
             delegated: now,
             may_reclaim,
             callbacks: VecDeque::new(),
@@ -471,24 +468,7 @@ impl State {
             && !client.recorded
         {
             client.recorded = true;
-            self.records.push(Record::Keep(Reclaiming {
-                identity: client.identity.clone(),
-                delegations: client.recorded_delegations,
-            }));
-        }
-    }
-
-    /// From now on the client may reclaim its delegations, too; or no more.
-    pub(super) fn record_delegations(&mut self, number: u32, delegations: bool) {
-        if let Some(client) = self.clients.get_mut(&number)
-            && client.recorded_delegations != delegations
-        {
-            client.recorded_delegations = delegations;
-            client.recorded = true;
-            self.records.push(Record::Keep(Reclaiming {
-                identity: client.identity.clone(),
-                delegations,
-            }));
+            self.records.push(client.record());
         }
     }
 

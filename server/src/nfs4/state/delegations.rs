@@ -11,6 +11,8 @@
 //!                                                    FREE_STATEID
 //! ```
 
+mod recorded;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use odafs_common::wire::nfs4::{
@@ -76,6 +78,8 @@ pub(super) struct Delegations {
     /// Those of each file that are not revoked.
     files: HashMap<ObjectId, Vec<Key>>,
     clients: HashMap<u32, Of>,
+    /// How many of all are for writing.
+    alone: usize,
     /// How many of each file are revoked, which their clients have not taken note of.
     revoked: HashMap<ObjectId, usize>,
     /// Until when a file is not delegated again.
@@ -212,6 +216,10 @@ impl State {
                 return Err(WhyNone::Contention(false));
             }
             Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
+            // Stable storage names the file of each.
+            Delegated::Write if table.alone >= self.limits.all_delegations / 4 => {
+                return Err(WhyNone::Resource(false));
+            }
             _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
             Delegated::Read | Delegated::Write => {}
         }
@@ -263,25 +271,14 @@ impl State {
             .states
             .insert(key.1);
         table.counts.granted += 1;
+        if kind == Delegated::Write {
+            table.alone += 1;
+            self.record_alone(client, file);
+        }
+        self.has_reclaimed(client, file);
         self.record_delegations(client, true);
         self.ask_for_some(now, client);
         Some((self.state_id(key, 1), !hears))
-    }
-
-    /// Who has returned all its delegations a lease ago needs no grace for them.
-    pub(super) fn forget_returned(&mut self, now: Nanos) {
-        let mut returned = Vec::new();
-        for (number, client) in &mut self.clients {
-            if self.delegations.clients.contains_key(number) {
-                client.delegated = now;
-            } else if client.recorded_delegations && now.since(client.delegated) > self.limits.lease
-            {
-                returned.push(*number);
-            }
-        }
-        for number in returned {
-            self.record_delegations(number, false);
-        }
     }
 
     /// Clients whose lease is over, that hold nothing but delegations; or that hold some, where these are nearly as many as
@@ -410,6 +407,18 @@ impl State {
         self.is_left_alone(file)
     }
 
+    /// Whether others may have locked something of the file under a delegation, without telling, that is in the way of such a
+    /// lock. Their delegations are recalled (RFC 8881, section 10.4.2). Who has one for reading alone locks for reading alone.
+    pub(super) fn may_be_locked_unseen(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        file: ObjectId,
+        write: bool,
+    ) -> bool {
+        (write || self.is_left_alone(file)) && !self.recall(now, file, Some(client))
+    }
+
     /// Whether somebody has a write delegation of the file.
     fn is_left_alone(&self, file: ObjectId) -> bool {
         let table = &self.delegations;
@@ -533,6 +542,7 @@ impl State {
                 table.clients.remove(&key.0);
             }
         }
+        table.alone -= usize::from(known.kind == Delegated::Write);
         table.leave_file(key, known.file);
         if known.standing == Standing::Revoked
             && let Some(revoked) = table.revoked.get_mut(&known.file)

@@ -240,6 +240,8 @@ pub struct Reclaiming {
     /// It has delegations, and may reclaim those too. Not so as long as it has not taken note that one was taken from it: the
     /// file may be another since (RFC 8881, section 8.4.2.1).
     pub delegations: bool,
+    /// The files of its write delegations, and perhaps some that it returned lately; each once, in order.
+    pub alone: Vec<ObjectId>,
 }
 
 /// Who may reclaim what it had before the server started anew.
@@ -249,8 +251,9 @@ struct Grace {
     until: Nanos,
     /// Those that have not said that they are done.
     waiting: HashSet<Vec<u8>>,
-    /// Those of them that may reclaim delegations. While there are any, no file is changed.
-    delegated: HashSet<Vec<u8>>,
+    /// Those of them that may reclaim delegations, with the files of the write delegations that they have not reclaimed yet. While
+    /// there are any, no file is changed, and nobody looks at these files.
+    delegated: HashMap<Vec<u8>, HashSet<ObjectId>>,
 }
 
 /// All of it.
@@ -300,7 +303,12 @@ impl State {
         Self {
             grace: Grace {
                 until: now + limits.lease,
-                delegated: delegated.map(|client| client.identity.clone()).collect(),
+                delegated: delegated
+                    .map(|client| {
+                        let alone = client.alone.iter().copied();
+                        (client.identity.clone(), alone.collect())
+                    })
+                    .collect(),
                 waiting: (reclaiming.into_iter().map(|client| client.identity)).collect(),
             },
             limits,
@@ -348,11 +356,6 @@ impl State {
             || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
-    /// Whether somebody may still reclaim delegations. Nobody may any more once this is false, whatever the time.
-    pub fn awaits_delegations(&self) -> bool {
-        !self.grace.delegated.is_empty()
-    }
-
     /// Whether [`State::take_records`] has something to tell.
     pub fn has_records(&self) -> bool {
         !self.records.is_empty()
@@ -369,6 +372,7 @@ impl State {
         self.end_grace(now);
         self.tick_callbacks(now);
         self.tick_delegations(now);
+        self.expel_for_waiters(now);
         let over: Vec<u32> = self
             .clients
             .iter()

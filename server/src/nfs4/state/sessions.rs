@@ -13,7 +13,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::BackChannel;
 use super::clients::Kind;
-use super::{Limits, Principal, Sequenced, Slot, State, Way};
+use super::{Limits, Origin, Principal, Sequenced, Slot, State, Way};
 
 /// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
 const MESSAGE_BYTES_MIN: u32 = 128;
@@ -41,6 +41,8 @@ struct SlotState {
     sequence: u32,
     /// It is being executed.
     busy: bool,
+    /// Its reply was asked to be kept.
+    cache: bool,
     /// Its reply is in `reply`.
     kept: bool,
     reply: Vec<u8>,
@@ -205,17 +207,19 @@ impl State {
         if let Some(client) = self.clients.get_mut(&client) {
             client.renewed = now;
         }
-        self.bind(way.connection, &args.session);
         let back = args.channel != WantedChannel::Fore && self.bind_back(way, &args.session);
+        let channel = match args.channel {
+            WantedChannel::Back if back => GrantedChannel::Back,
+            _ if back => GrantedChannel::Both,
+            WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
+            // Nothing was bound.
+            WantedChannel::Back | WantedChannel::BackOrBoth => return Err(Status::Inval),
+        };
+        // Calls are taken over every connection of a session.
+        self.bind(way.connection, &args.session);
         Ok(BindConnectionOk {
             session: args.session,
-            // Calls are taken over every connection of a session.
-            channel: match args.channel {
-                WantedChannel::Back => GrantedChannel::Back,
-                _ if back => GrantedChannel::Both,
-                WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
-                WantedChannel::BackOrBoth => return Err(Status::Inval),
-            },
+            channel,
             rdma: false,
         })
     }
@@ -339,6 +343,7 @@ impl State {
         }
         slot.sequence = args.sequence;
         slot.busy = true;
+        slot.cache = args.cache;
         if let Some(client) = self.clients.get_mut(&number) {
             client.renewed = now;
         }
@@ -365,6 +370,13 @@ impl State {
     fn slot(&mut self, slot: &Slot) -> Option<&mut SlotState> {
         let session = self.sessions.get_mut(&slot.session)?;
         session.slots.get_mut(slot.number as usize)
+    }
+
+    /// The longest reply that is kept of a compound under way, bytes, if it was asked that it be kept.
+    pub fn kept_bytes(&self, origin: &Origin) -> Option<u32> {
+        let session = self.sessions.get(&origin.session)?;
+        let slot = session.slots.get(origin.slot as usize)?;
+        slot.cache.then_some(session.fore.max_response_cached)
     }
 
     /// The compound of a slot was executed; its reply is kept if that was asked for, or if it is short. A reply that is not

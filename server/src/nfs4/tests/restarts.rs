@@ -3,7 +3,7 @@
 use odafs_fabric::sync::Mutex;
 
 use super::callbacks::{hearing, listening};
-use super::delegations::{READ, claims, gives_back, open_op, opens, put, recall};
+use super::delegations::{BOTH, READ, claims, gives_back, open_op, opens, put, recall};
 use super::*;
 use crate::vfs::file::File;
 use crate::vfs::namespace;
@@ -70,7 +70,7 @@ fn returning<'r>(room: &'r Room) -> (Client<'r>, Arc<super::callbacks::Mailbox>)
 }
 
 #[test]
-fn a_grant_that_the_reply_has_no_room_for_is_taken_back() {
+fn an_open_brings_no_delegation_that_the_reply_has_no_room_for() {
     let room = Room::new();
     let file = room.world.file("file", b"data");
     let (mut holder, mailbox) = hearing(&room, b"holder", 1);
@@ -83,7 +83,11 @@ fn a_grant_that_the_reply_has_no_room_for_is_taken_back() {
     assert_eq!(reply.status(), Status::Ok);
     // One word less, and what is around it.
     holder.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
-    assert_eq!(open(&holder, b"file").status(), Status::RepTooBig);
+    let reply = open(&holder, b"file");
+    let OperationResult::Open(Ok(opened)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert_eq!(opened.delegation, Delegation::None);
     assert_eq!(writes(&room, &file), Ok(()));
     assert!(mailbox.is_empty());
 }
@@ -206,4 +210,81 @@ fn who_was_expelled_for_a_change_is_forgotten_before_it() {
     assert_ne!(kept.text(), "");
     assert_eq!(writes(&room, &file), Ok(()));
     assert_eq!(kept.text(), "");
+}
+
+#[test]
+fn what_was_written_under_a_delegation_is_awaited() {
+    let kept = Kept::default();
+    let (room, file) = kept.room();
+    let before = file.object();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", BOTH).delegation.is_ok());
+    let (room, file) = kept.room();
+    let other_file = room.world.file("other", b"data");
+    assert_eq!(file.object(), before);
+    let other = Client::new(&room, b"other", 2);
+    let sees = |name: &'static [u8]| {
+        let find = Operation::Lookup(Name(name));
+        other.does(&[Operation::PutRootFileHandle, find]).status()
+    };
+    let reads = |file| room.world.try_read(file, 0, 4, Effort::MayBlock);
+    assert!(reads(&file).is_err() && reads(&other_file).is_ok());
+    assert_eq!((sees(b"file"), sees(b"other")), (Status::Delay, Status::Ok));
+    let (holder, mailbox) = returning(&room);
+    let handle = file_handle(&holder);
+    let claim = Claim::Previous(DelegationType::Write);
+    let given = claims(&holder, BOTH, put(&handle), claim);
+    assert!(given.delegation.is_ok() && reads(&other_file).is_ok());
+    // From now on it can be asked.
+    assert_eq!(sees(b"file"), Status::Delay);
+    recall(&holder, &mailbox);
+    assert_eq!(gives_back(&holder, &given), Status::Ok);
+    assert_eq!(sees(b"file"), Status::Ok);
+    assert!(reads(&file).is_ok());
+}
+
+#[test]
+fn what_is_not_reclaimed_in_time_is_as_the_store_has_it() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", BOTH).delegation.is_ok());
+    let (room, file) = kept.room();
+    let reads = || room.world.try_read(&file, 0, 4, Effort::MayBlock);
+    assert!(reads().is_err());
+    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    room.nfs.tick(now);
+    assert_eq!(kept.text(), "");
+    assert!(reads().is_ok());
+}
+
+#[test]
+fn who_has_reclaimed_what_it_had_keeps_nobody_waiting() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", BOTH).delegation.is_ok());
+    let (room, file) = kept.room();
+    let (holder, _mailbox) = returning(&room);
+    holder.completes();
+    let read = room.world.try_read(&file, 0, 4, Effort::MayBlock);
+    assert!(read.is_ok());
+}
+
+#[test]
+fn stable_storage_names_the_files_of_write_delegations() {
+    let kept = Kept::default();
+    let (room, file) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    let object = file.object();
+    let name = format!(" d {:x}:{:x}\n", object.ino, object.generation);
+    let given = opens(&holder, b"file", BOTH);
+    assert!(kept.text().ends_with(&name), "{}", kept.text());
+    assert_eq!(gives_back(&holder, &given), Status::Ok);
+    room.nfs.tick(odafs_fabric::clock::now());
+    assert!(kept.text().ends_with(" d\n"), "{}", kept.text());
+    room.file(b"read", b"data");
+    assert!(opens(&holder, b"read", READ).delegation.is_ok());
+    room.nfs.tick(odafs_fabric::clock::now());
+    assert!(kept.text().ends_with(" d\n"), "{}", kept.text());
 }

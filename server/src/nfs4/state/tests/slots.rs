@@ -152,3 +152,39 @@ fn sessions_are_destroyed_by_their_own_connections() {
     assert_eq!(destroy(state, 99), Ok(()));
     assert_eq!(destroy(state, 99), Err(Status::BadSession));
 }
+
+#[test]
+fn a_connection_is_bound_to_what_the_reply_says() {
+    let state = &mut machine();
+    let (_, deaf) = client(state, at(1), b"deaf");
+    let (_, hears) = delegations::hearing(state, b"hears", 1);
+    let bind = |state: &mut State, session, way, channel| {
+        let args = BindConnectionArgs {
+            session,
+            channel,
+            rdma: false,
+        };
+        let bound = state.bind_connection(at(1), way, &args);
+        bound.map(|bound| bound.channel)
+    };
+    use WantedChannel as W;
+    let nothing = Err(Status::Inval);
+    let fore_alone = Way {
+        back: false,
+        ..way(50)
+    };
+    for channel in [W::Back, W::BackOrBoth] {
+        assert_eq!(bind(state, deaf, way(50), channel), nothing);
+        assert_eq!(bind(state, hears, fore_alone, channel), nothing);
+    }
+    assert!(!state.connections.contains_key(&50));
+    let fore = Ok(GrantedChannel::Fore);
+    assert_eq!(bind(state, deaf, way(51), W::ForeOrBoth), fore);
+    assert_eq!(bind(state, hears, way(52), W::Fore), fore);
+    let back = Ok(GrantedChannel::Back);
+    assert_eq!(bind(state, hears, way(53), W::Back), back);
+    for channel in [W::BackOrBoth, W::ForeOrBoth] {
+        let both = Ok(GrantedChannel::Both);
+        assert_eq!(bind(state, hears, way(54), channel), both);
+    }
+}
