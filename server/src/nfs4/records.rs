@@ -64,7 +64,7 @@ impl Records {
         for change in changes {
             self.changed |= match change {
                 Record::Keep(client) => {
-                    let known = self.clients.get_mut(&client.identity);
+                    let known = self.clients.get(&client.identity);
                     let differs = known.is_none_or(|known| *known != client);
                     self.clients.insert(client.identity.clone(), client);
                     differs

@@ -513,13 +513,13 @@ mod tests {
         let state = Arc::new(state);
         state.replace(NFS4_CLIENTS, b"0a d 7:1\n").expect("kept");
         let mut config = ServerConfig {
-            nfs4: MinorVersions::NONE.with(1),
+            nfs4: nfs4::MinorVersions::NONE.with(1),
             ..ServerConfig::default()
         };
         let text = || std::fs::read_to_string(path.join(NFS4_CLIENTS)).expect("a file");
         assert!(version_4(&config, &state).expect("read").is_some());
         assert_eq!(text(), "0a d 7:1\n");
-        config.nfs4 = MinorVersions::NONE;
+        config.nfs4 = nfs4::MinorVersions::NONE;
         assert!(version_4(&config, &state).expect("read").is_none());
         assert_eq!(text(), "");
     }

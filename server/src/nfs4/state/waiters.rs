@@ -80,7 +80,10 @@ impl State {
             }
         }
         for file in wanted {
-            let waiters = self.files.get(&file).map_or(&[][..], |file| &file.waiters);
+            let waiters = self
+                .files
+                .get(&file)
+                .map_or(&[][..], |file| &file.waiters[..]);
             let waiters = waiters
                 .iter()
                 .filter(|waiter| !self.is_over(waiter.client, now));
