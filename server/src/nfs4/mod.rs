@@ -10,6 +10,7 @@
 //! delegations, which every change of a file asks back first (`recalls.rs`).
 
 mod access;
+mod asking;
 mod attributes;
 mod callbacks;
 mod clients;
@@ -50,7 +51,7 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::sync::{Arc, Mutex};
+use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
@@ -158,6 +159,7 @@ impl Nfs4 {
             state: Arc::clone(&state),
             callbacks: Arc::clone(&callbacks),
             records: Mutex::new(config.records),
+            answered: Condvar::new(),
         });
         let machine = state.lock();
         if machine.awaits_delegations() {

@@ -5,7 +5,7 @@ use odafs_common::wire::nfs4::{
     WriteDelegation, ace_type, share_access,
 };
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
+use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
@@ -24,6 +24,8 @@ pub(super) struct Messenger {
     pub state: Arc<Mutex<State>>,
     pub callbacks: Arc<Mutex<Callbacks>>,
     pub records: Mutex<Records>,
+    /// Clients have answered callbacks.
+    pub answered: Condvar,
 }
 
 impl Messenger {
@@ -202,6 +204,7 @@ fn delegate<'a>(
     let full = WhyNone::Resource(false);
     // What others do to it is to be noticed.
     let file = c.export.file(wanted.file).map_err(|_| full)?;
+    let change = file.attributes().change();
     let mut machine = c.server.state.lock();
     let client = machine.may_delegate(c.now, c.sender, wanted, kind)?;
     match kind {
@@ -216,6 +219,7 @@ fn delegate<'a>(
     }
     let given = machine.delegate(c.now, client, (wanted.file, kind), c.origin);
     let (state, recall) = given.ok_or(full)?;
+    machine.delegated_at(&state, change);
     let permissions = asks_for_access();
     Ok(match kind {
         Delegated::Read => Delegation::Read(ReadDelegation {

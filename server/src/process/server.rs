@@ -512,10 +512,7 @@ mod tests {
         let state = StateDir::open(Some(&path), directory.path()).expect("a state directory");
         let state = Arc::new(state);
         state.replace(NFS4_CLIENTS, b"0a d 7:1\n").expect("kept");
-        let mut config = ServerConfig {
-            nfs4: nfs4::MinorVersions::NONE.with(1),
-            ..ServerConfig::default()
-        };
+        let mut config = ServerConfig::new(directory.path());
         let text = || std::fs::read_to_string(path.join(NFS4_CLIENTS)).expect("a file");
         assert!(version_4(&config, &state).expect("read").is_some());
         assert_eq!(text(), "0a d 7:1\n");

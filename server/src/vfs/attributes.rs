@@ -1,12 +1,12 @@
 //! What is known of an object, what a caller may do with it, and the attributes that it is given.
 
 use crate::store::{
-    Attributes, Credential, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
+    Attributes, Credential, FileType, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
 use crate::vfs::export::Export;
-use crate::vfs::read::Effort;
+use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::write::{Refused, set_attributes};
 
 /// As [`attributes`], if that takes no waiting. `None`: it does, or there is something to take note of.
@@ -33,6 +33,30 @@ pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, Store
         true => export.store().getattr(object),
         false => Ok(attributes),
     }
+}
+
+/// Attributes of a live file that were so `before`, which somebody may change unseen who says that it has not; or that it has, and that
+/// the size is this one, in bytes. `None`: others are at the file. May block.
+pub fn attributes_told(
+    export: &Export,
+    object: ObjectId,
+    before: &Attributes,
+    size: Option<u64>,
+) -> Option<Attributes> {
+    let file = export.live(object)?;
+    let seen = change::as_before(export, &file, before, size.is_some())?;
+    let size = size.unwrap_or(seen.size);
+    Some(Attributes { size, ..seen })
+}
+
+/// What an object is. That never changes, so nobody is asked.
+pub fn kind(export: &Export, object: ObjectId, effort: Effort) -> Result<FileType, ReadFailed> {
+    let store = export.store();
+    if effort == Effort::ResidentOnly && !store.is_at_hand(object) {
+        return Err(ReadFailed::NotResident);
+    }
+    let known = store.getattr(object).map_err(|error| error.status)?;
+    Ok(known.kind)
 }
 
 /// Attributes of what a handle stands for, for a reply that refuses a call and can do without. `None` too if nothing may

@@ -99,6 +99,18 @@ pub fn lookup(
     Ok((object, attributes))
 }
 
+/// As [`lookup`], for who is not told the attributes.
+pub fn find(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+) -> Result<ObjectId, StoreError> {
+    let (object, attributes) = export.store().lookup(who, directory, name)?;
+    change::seen(export, object, &attributes);
+    Ok(object)
+}
+
 /// As [`lookup`], if that takes no waiting. `None`: it does, or there is something to take note of.
 pub fn lookup_at_hand(
     export: &Export,

@@ -139,6 +139,15 @@ impl Drop for Changing<'_> {
     }
 }
 
+/// A thread that waits for a client.
+pub(crate) struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A change of names under way: no promise is made of any object.
 pub(crate) struct Naming<'a> {
     _all: Changing<'a>,
@@ -352,11 +361,16 @@ impl Promises {
 
     /// Waits for the promises of the object to be given back. False: not any longer.
     fn wait(&self, shard: &Shard, object: ObjectId) -> bool {
+        let waiting = self.waiting();
+        waiting.is_some_and(|_waiting| self.wait_for(shard, shard.kept.lock(), object))
+    }
+
+    /// The calling thread may wait for a client until what this gives is dropped. `None`: as many do as may.
+    pub(crate) fn waiting(&self) -> Option<Waiting<'_>> {
         let most = self.waiting_max.load(Ordering::SeqCst);
-        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < most;
-        let given_back = waits && self.wait_for(shard, shard.kept.lock(), object);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        given_back
+        let waiting = self.waiting.fetch_add(1, Ordering::SeqCst);
+        let place = Waiting(&self.waiting);
+        (waiting < most).then_some(place)
     }
 
     fn wait_for(

@@ -36,6 +36,15 @@ pub enum Callback {
         /// The compound that brought it.
         origin: Option<Origin>,
     },
+    /// What is the file like that the client may have changed?
+    GetAttributes {
+        /// For [`State::answer`].
+        question: u64,
+        /// The file.
+        file: ObjectId,
+        /// The compound that brought its delegation.
+        origin: Option<Origin>,
+    },
     /// Delegations are to be returned, whichever.
     RecallAny {
         /// The client may keep so many.
@@ -69,6 +78,8 @@ pub struct Send {
 pub enum Called {
     /// The client has seen it.
     Seen,
+    /// The client has seen it and says which change attribute and which size, in bytes, the file has.
+    Told(u64, u64),
     /// The client asks for it again, later.
     Later,
     /// The client has seen it, and can do nothing about it yet.
@@ -138,13 +149,14 @@ fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
     known.next()
 }
 
-/// Whether a callback is still to be said. What was returned meanwhile needs no recall.
+/// Whether a callback is still to be said. What was returned meanwhile needs no recall, and what nobody waits for no answer.
 fn is_due(callback: &Callback, delegations: &Delegations) -> bool {
     match callback {
         Callback::Recall { state, .. } => {
             let [_, client, number] = words(&state.other);
             delegations.is_recalled((client, number))
         }
+        Callback::GetAttributes { question, .. } => delegations.is_awaited(*question),
         Callback::NotifyLock { .. } | Callback::RecallAny { .. } => true,
     }
 }
@@ -319,8 +331,11 @@ impl State {
         let Some(under_way) = back.under_way.take() else {
             return;
         };
+        if let Callback::GetAttributes { question, .. } = under_way.callback {
+            self.delegations.hear(question, called);
+        }
         match called {
-            Called::Seen => {
+            Called::Seen | Called::Told(..) => {
                 back.sequence = sequence;
                 if let Callback::Recall { state, .. } = &under_way.callback {
                     let [_, client, number] = words(&state.other);

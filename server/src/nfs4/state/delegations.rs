@@ -11,6 +11,7 @@
 //!                                                    FREE_STATEID
 //! ```
 
+mod asked;
 mod recorded;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -27,6 +28,8 @@ use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
+pub use asked::{Answer, Question};
+
 /// A file whose delegation was recalled is delegated to nobody for so long.
 const COOLING: Nanos = Nanos::from_secs(30);
 /// Clients are asked for delegations at most so often.
@@ -42,6 +45,8 @@ struct Delegation {
     origin: Option<Origin>,
     /// When its client was last asked for it, it did not know of it.
     unknown: bool,
+    /// The file's change attribute as its client knows it, if that was said.
+    change: Option<u64>,
 }
 
 /// What a delegation is for.
@@ -90,6 +95,8 @@ pub(super) struct Delegations {
     ended: Vec<ObjectId>,
     /// When all clients were last asked to return some.
     asked: Option<Nanos>,
+    /// Of questions to clients, by number. A thread waits for each.
+    answers: HashMap<u64, Answer>,
     counts: DelegationCounts,
 }
 
@@ -128,7 +135,8 @@ impl Delegations {
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         let maps = self.files.is_empty() && self.clients.is_empty() && self.cooling.is_empty();
-        self.all.is_empty() && self.revoked.is_empty() && maps && self.cooled.is_empty()
+        let lists = self.cooled.is_empty() && self.answers.is_empty();
+        self.all.is_empty() && self.revoked.is_empty() && maps && lists
     }
 
     /// Files that somebody has a delegation of.
@@ -261,6 +269,7 @@ impl State {
             standing: Standing::Held,
             origin,
             unknown: false,
+            change: None,
         };
         table.all.insert(key, delegation);
         table.files.entry(file).or_default().push(key);

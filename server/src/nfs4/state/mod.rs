@@ -26,7 +26,7 @@ use crate::vfs::locks::{Locks, Side};
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
 use delegations::Delegations;
-pub use delegations::{Delegated, DelegationCounts};
+pub use delegations::{Answer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;

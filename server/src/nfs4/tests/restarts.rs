@@ -3,10 +3,14 @@
 use odafs_fabric::sync::Mutex;
 
 use super::callbacks::{hearing, listening};
-use super::delegations::{BOTH, READ, claims, gives_back, open_op, opens, put, recall};
+use super::delegations::{
+    BOTH, READ, attributes_op, claims, gives_back, open_op, opens, put, recall,
+};
 use super::*;
+use crate::vfs::attributes::attributes;
 use crate::vfs::file::File;
 use crate::vfs::namespace;
+use crate::vfs::promises::{Party, changing_for};
 use crate::vfs::write::{Stable as VfsStable, write as write_pages};
 
 /// Stable storage.
@@ -225,7 +229,13 @@ fn what_was_written_under_a_delegation_is_awaited() {
     let other = Client::new(&room, b"other", 2);
     let sees = |name: &'static [u8]| {
         let find = Operation::Lookup(Name(name));
-        other.does(&[Operation::PutRootFileHandle, find]).status()
+        let look = attributes_op();
+        let root = Operation::PutRootFileHandle;
+        other.does(&[root, find, look]).status()
+    };
+    let looks = || {
+        let _acting = changing_for(Party::Returning(None));
+        attributes(&room.world.export, file.object()).map_err(|error| error.status)
     };
     let reads = |file| room.world.try_read(file, 0, 4, Effort::MayBlock);
     assert!(reads(&file).is_err() && reads(&other_file).is_ok());
@@ -236,11 +246,11 @@ fn what_was_written_under_a_delegation_is_awaited() {
     let given = claims(&holder, BOTH, put(&handle), claim);
     assert!(given.delegation.is_ok() && reads(&other_file).is_ok());
     // From now on it can be asked.
-    assert_eq!(sees(b"file"), Status::Delay);
+    assert!(mailbox.is_empty() && looks().is_err());
     recall(&holder, &mailbox);
     assert_eq!(gives_back(&holder, &given), Status::Ok);
+    assert!(looks().is_ok() && reads(&file).is_ok());
     assert_eq!(sees(b"file"), Status::Ok);
-    assert!(reads(&file).is_ok());
 }
 
 #[test]
