@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use odafs_common::wire::nfs4::{
     Attribute, Attributes, Bitmap, CallWriter, CallbackGetAttributesArgs, CallbackOperation,
     CallbackResult, CallbackSequenceArgs, FileHandle, List, NotifyLockArgs, Opaque, Procedure,
-    RawAttributes, RecallAnyArgs, RecallArgs, ReferringCall, ReferringCalls, Results, SessionId,
-    StateOwner, Status, recall_any,
+    RawAttributes, RecallAnyArgs, RecallArgs, RecallSlotArgs, ReferringCall, ReferringCalls,
+    Results, SessionId, StateOwner, Status, recall_any,
 };
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
@@ -151,6 +151,11 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
                 },
             ))
         }
+        Callback::RecallSlot { target } => {
+            call.push(&CallbackOperation::RecallSlot(RecallSlotArgs {
+                target_highest_slot: *target,
+            }))
+        }
         Callback::RecallAny { keep } => call.push(&CallbackOperation::RecallAny(RecallAnyArgs {
             keep: *keep,
             types: Bitmap::EMPTY
@@ -166,7 +171,9 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
 fn referring<const MOST: u32>(callback: &Callback) -> List<ReferringCalls, MOST> {
     let origin = match callback {
         Callback::Recall { origin, .. } | Callback::GetAttributes { origin, .. } => *origin,
-        Callback::NotifyLock { .. } | Callback::RecallAny { .. } => None,
+        Callback::NotifyLock { .. } | Callback::RecallAny { .. } | Callback::RecallSlot { .. } => {
+            None
+        }
     };
     let calls = origin.map(|origin: Origin| ReferringCalls {
         session: origin.session,
@@ -193,7 +200,7 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
             Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
                 Called::Unknown
             }
-            Some(Ok(CallbackResult::GetAttributes(Ok(told)))) => attributes_told(&told),
+            Some(Ok(CallbackResult::GetAttributes(Ok(raw)))) => told(&raw),
             // What the client makes of the rest is its own business.
             _ => Called::Seen,
         },
@@ -204,7 +211,7 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
 }
 
 /// The attributes that a client was asked for.
-fn attributes_told(raw: &RawAttributes<'_>) -> Called {
+fn told(raw: &RawAttributes<'_>) -> Called {
     match Attributes::parse(raw) {
         Ok(Attributes {
             change: Some(change),

@@ -286,6 +286,8 @@ pub struct State {
     last_serial: u64,
     /// Bytes that the slots of all sessions may keep.
     cached_bytes: usize,
+    /// When clients were last asked to use fewer slots.
+    asked_for_slots: Option<Nanos>,
     opens: usize,
     /// Clients to which something may be said now.
     calling: BTreeSet<u32>,
@@ -328,6 +330,7 @@ impl State {
             last_client: 0,
             last_serial: 0,
             cached_bytes: 0,
+            asked_for_slots: None,
             opens: 0,
             calling: BTreeSet::new(),
             later: BTreeSet::new(),
@@ -371,6 +374,7 @@ impl State {
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);
+        self.tick_slots();
         self.tick_delegations(now);
         self.expel_for_waiters(now);
         let over: Vec<u32> = self

@@ -188,3 +188,71 @@ fn a_connection_is_bound_to_what_the_reply_says() {
         assert_eq!(bind(state, hears, way(54), channel), both);
     }
 }
+
+#[test]
+fn slots_are_asked_for_when_there_is_little_left_for_replies() {
+    let limits = Limits {
+        slots: 64,
+        ..limits()
+    };
+    let state = &mut State::new(limits, 5, at(0), Vec::new());
+    let mut made = Vec::new();
+    for name in 0..16u8 {
+        let exchanged = state.exchange_id(at(0), WHO, &exchange(&[name], 1, 0));
+        let id = exchanged.unwrap().client_id;
+        let mut args = create(id, 1);
+        args.flags = create_session_flag::BACK_CHANNEL;
+        args.callback_security = List(vec![CallbackSecurity::None]);
+        args.fore.max_requests = 64;
+        args.fore.max_response_cached = 8192;
+        made.extend(state.create_session(at(0), WHO, way(name.into()), &args));
+    }
+    let first = made[0];
+    assert_eq!(first.fore.max_requests, 32);
+    let recalls = |state: &mut State| {
+        let sends = state.take_callbacks(at(0)).into_iter();
+        let found = sends.filter_map(|send| match send.callback {
+            Callback::RecallSlot { target } => Some((send.session, target)),
+            _ => None,
+        });
+        Vec::from_iter(found)
+    };
+    let recalled = recalls(state);
+    assert!(recalled.contains(&(first.session, 15)) && recalls(state).is_empty());
+    let mut numbers = [0; 32];
+    let mut ask = |state: &mut State, slot: u32, highest_slot: u32| {
+        numbers[slot as usize] += 1;
+        let args = SequenceArgs {
+            highest_slot,
+            ..sequence(first.session, slot, numbers[slot as usize], true)
+        };
+        match state.sequence(at(0), 1, &args, 100, 1)? {
+            Sequenced::Execute(slot, ok) => {
+                state.finish(&slot, &[7; 1000], true);
+                Ok((ok.highest_slot, ok.target_highest_slot))
+            }
+            replay => panic!("{replay:?}"),
+        }
+    };
+    let kept = state.cached_bytes;
+    // Who uses them all the same has them.
+    for _ in 0..3 {
+        assert_eq!(ask(state, 20, 31), Ok((31, 15)));
+    }
+    // The reply to this tells the client.
+    assert_eq!(ask(state, 0, 0), Ok((31, 15)));
+    assert_eq!(state.cached_bytes, kept);
+    assert_eq!(ask(state, 0, 0), Ok((31, 15)));
+    assert_eq!(state.cached_bytes, kept - 16 * 8192);
+    // What it uses again is there as it was.
+    assert_eq!(ask(state, 20, 20), Ok((31, 15)));
+    assert_eq!(state.cached_bytes, kept - 11 * 8192);
+    for session in &made[1..] {
+        let connection = state.sessions[&session.session].connections[0];
+        state
+            .destroy_session(at(0), connection, &session.session)
+            .unwrap();
+    }
+    state.tick(at(1));
+    assert_eq!(ask(state, 0, 0), Ok((31, 31)));
+}
