@@ -150,7 +150,9 @@ impl Nfs4 {
             operations: OPERATIONS_MAX,
         };
         let reclaiming = config.records.take_reclaiming();
+        let mut named = config.records.take_named();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)
+            .with_named(named.take_before())
             .with_locks(Arc::clone(export.locks()));
         let state = Arc::new(Mutex::new(state));
         let callbacks = Arc::<Mutex<Callbacks>>::default();
@@ -159,6 +161,7 @@ impl Nfs4 {
             state: Arc::clone(&state),
             callbacks: Arc::clone(&callbacks),
             records: Mutex::new(config.records),
+            named: Mutex::new(named),
             answered: Condvar::new(),
         });
         let machine = state.lock();
@@ -296,6 +299,6 @@ impl Program for Nfs4 {
         state.hear_of_locks();
         drop(state);
         self.callbacks.lock().tick();
-        self.settle();
+        self.messenger.tick();
     }
 }

@@ -9,7 +9,7 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
-use super::records::Records;
+use super::records::{Named, Records};
 use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
@@ -24,6 +24,7 @@ pub(super) struct Messenger {
     pub state: Arc<Mutex<State>>,
     pub callbacks: Arc<Mutex<Callbacks>>,
     pub records: Mutex<Records>,
+    pub named: Mutex<Named>,
     /// Clients have answered callbacks.
     pub answered: Condvar,
 }
@@ -34,6 +35,22 @@ impl Messenger {
         let mut records = self.records.lock();
         let changes = self.state.lock().take_records();
         records.apply(changes);
+    }
+
+    /// Brings to stable storage which files are written under delegations, as far as that has changed. Nobody waits for this who gets
+    /// none.
+    fn name_files(&self) {
+        let mut named = self.named.lock();
+        let files = self.state.lock().take_named();
+        if files.is_some_and(|files| !named.keep(&files)) {
+            self.state.lock().put_named_back();
+        }
+    }
+
+    /// A second or so has passed.
+    pub fn tick(&self) {
+        self.name_files();
+        self.settle();
     }
 
     /// Tells `vfs` which files are delegated no more, `also` perhaps, and whether files may be changed after a restart. Before that
@@ -220,6 +237,10 @@ fn delegate<'a>(
     let given = machine.delegate(c.now, client, (wanted.file, kind), c.origin);
     let (state, recall) = given.ok_or(full)?;
     machine.delegated_at(&state, change);
+    drop(machine);
+    if kind == Delegated::Write {
+        c.server.messenger.name_files();
+    }
     let permissions = asks_for_access();
     Ok(match kind {
         Delegated::Read => Delegation::Read(ReadDelegation {

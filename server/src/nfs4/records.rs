@@ -1,12 +1,13 @@
 //! Who may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1): a file in the state directory with one
 //! line for each client that holds state, its identity in hexadecimal digits. A client whose delegations can be reclaimed too has
-//! ` d` behind that, and then the file of each write delegation, as ` INODE:GENERATION` in hexadecimal digits.
+//! a space and a `d` behind that. The files of write delegations are in a file of their own ([`Named`]), which alone those wait
+//! for that get such a delegation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 
-use super::state::{Reclaiming, Record};
+use super::state::{NamedFiles, Reclaiming, Record};
 use crate::vfs::ObjectId;
 
 /// What brings the whole text to stable storage.
@@ -15,11 +16,12 @@ type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
 /// The clients that may reclaim.
 pub struct Records {
     reclaiming: Vec<Reclaiming>,
-    /// By identity.
-    clients: BTreeMap<Vec<u8>, Reclaiming>,
+    /// And whether they may reclaim delegations.
+    clients: BTreeMap<Vec<u8>, bool>,
     keep: Option<Keep>,
     /// Stable storage does not say so yet.
     changed: bool,
+    named: Named,
 }
 
 /// The most clients that are read back. A longer file is none of ours.
@@ -27,7 +29,7 @@ const CLIENTS_MAX: usize = 1 << 16;
 /// The most files that are read back of a client.
 const FILES_MAX: usize = 1 << 14;
 /// What stands behind a client that may reclaim delegations.
-const DELEGATIONS: &str = "d";
+const DELEGATIONS: &str = " d";
 
 impl Records {
     /// Of a server that forgets all with its end: nobody may reclaim.
@@ -37,21 +39,49 @@ impl Records {
             clients: BTreeMap::new(),
             keep: None,
             changed: false,
+            named: Named::default(),
         }
     }
 
     /// From the text that an earlier server kept, if any. `keep` brings a later one to stable storage.
     pub fn read(text: &str, keep: impl FnMut(&str) -> io::Result<()> + Send + 'static) -> Self {
         let lines = text.lines().take(CLIENTS_MAX);
-        let clients = lines.filter_map(client);
-        let clients = clients.map(|client| (client.identity.clone(), client));
-        let clients = BTreeMap::from_iter(clients);
+        let clients = lines.filter_map(|line| match line.strip_suffix(DELEGATIONS) {
+            Some(digits) => Some((bytes(digits)?, true)),
+            None => Some((bytes(line)?, false)),
+        });
+        let clients: BTreeMap<Vec<u8>, bool> = clients.collect();
+        let reclaiming = clients.iter().map(|(identity, delegations)| Reclaiming {
+            identity: identity.clone(),
+            delegations: *delegations,
+        });
         Self {
-            reclaiming: clients.values().cloned().collect(),
+            reclaiming: reclaiming.collect(),
             clients,
             keep: Some(Box::new(keep)),
             changed: false,
+            named: Named::default(),
         }
+    }
+
+    /// With the names of files that an earlier server kept, if any. `keep` brings later ones to stable storage.
+    #[must_use]
+    pub fn naming_files(
+        mut self,
+        text: &str,
+        keep: impl FnMut(&str) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        let lines = text.lines().take(CLIENTS_MAX);
+        self.named = Named {
+            before: lines.filter_map(names).collect(),
+            keep: Some(Box::new(keep)),
+        };
+        self
+    }
+
+    /// What names files; told once.
+    pub(super) fn take_named(&mut self) -> Named {
+        std::mem::take(&mut self.named)
     }
 
     /// Who may reclaim; told once.
@@ -63,12 +93,10 @@ impl Records {
     pub(super) fn apply(&mut self, changes: Vec<Record>) {
         for change in changes {
             self.changed |= match change {
-                Record::Keep(client) => {
-                    let known = self.clients.get(&client.identity);
-                    let differs = known.is_none_or(|known| *known != client);
-                    self.clients.insert(client.identity.clone(), client);
-                    differs
-                }
+                Record::Keep(Reclaiming {
+                    identity,
+                    delegations,
+                }) => self.clients.insert(identity, delegations) != Some(delegations),
                 Record::Forget(identity) => self.clients.remove(&identity).is_some(),
             };
         }
@@ -76,8 +104,14 @@ impl Records {
             return;
         };
         let mut text = String::new();
-        for client in self.clients.values() {
-            push_line(&mut text, client);
+        for (client, delegations) in &self.clients {
+            for byte in client {
+                text.push_str(&format!("{byte:02x}"));
+            }
+            if *delegations {
+                text.push_str(DELEGATIONS);
+            }
+            text.push('\n');
         }
         match keep(&text) {
             Ok(()) => self.changed = false,
@@ -89,41 +123,59 @@ impl Records {
     }
 }
 
-fn push_line(text: &mut String, client: &Reclaiming) {
-    // To write into a string never fails.
-    for byte in &client.identity {
-        let _ = write!(text, "{byte:02x}");
+/// The files of which clients have write delegations, on stable storage: a line for each client, its identity and then each file as
+/// ` INODE:GENERATION`, all in hexadecimal digits.
+#[derive(Default)]
+pub(super) struct Named {
+    before: NamedFiles,
+    keep: Option<Keep>,
+}
+
+impl Named {
+    /// Those that the earlier server kept; told once.
+    pub fn take_before(&mut self) -> NamedFiles {
+        std::mem::take(&mut self.before)
     }
-    if client.delegations {
-        let _ = write!(text, " {DELEGATIONS}");
-        for ObjectId { ino, generation } in &client.alone {
-            let _ = write!(text, " {ino:x}:{generation:x}");
+
+    /// Keeps these. False: that failed, which is logged.
+    pub fn keep(&mut self, files: &NamedFiles) -> bool {
+        let Some(keep) = &mut self.keep else {
+            return true;
+        };
+        let mut text = String::new();
+        for (client, files) in files {
+            // To write into a string never fails.
+            for byte in client {
+                let _ = write!(text, "{byte:02x}");
+            }
+            for ObjectId { ino, generation } in files {
+                let _ = write!(text, " {ino:x}:{generation:x}");
+            }
+            text.push('\n');
         }
+        let kept = keep(&text);
+        if let Err(error) = &kept {
+            tracing::warn!(
+                %error,
+                "cannot keep which files NFSv4 clients have write delegations of: after a restart others may read what these have changed since"
+            );
+        }
+        kept.is_ok()
     }
-    text.push('\n');
 }
 
-/// The client that a line names.
-fn client(line: &str) -> Option<Reclaiming> {
+/// The client and the files that a line names.
+fn names(line: &str) -> Option<(Vec<u8>, BTreeSet<ObjectId>)> {
     let mut words = line.split(' ');
-    let identity = bytes(words.next()?)?;
-    let mark = words.next();
-    if mark.is_some_and(|mark| mark != DELEGATIONS) {
-        return None;
-    }
-    Some(Reclaiming {
-        identity,
-        delegations: mark.is_some(),
-        alone: words.take(FILES_MAX).map(file).collect::<Option<_>>()?,
-    })
-}
-
-fn file(word: &str) -> Option<ObjectId> {
-    let (ino, generation) = word.split_once(':')?;
-    Some(ObjectId {
-        ino: number(ino)?,
-        generation: number(generation)?,
-    })
+    let client = bytes(words.next()?)?;
+    let files = words.take(FILES_MAX).map(|word| {
+        let (ino, generation) = word.split_once(':')?;
+        Some(ObjectId {
+            ino: number(ino)?,
+            generation: number(generation)?,
+        })
+    });
+    Some((client, files.collect::<Option<_>>()?))
 }
 
 fn number(digits: &str) -> Option<u64> {
@@ -131,7 +183,7 @@ fn number(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| clean)
 }
 
-/// The bytes that hexadecimal digits stand for.
+/// The bytes that a line of hexadecimal digits stands for.
 fn bytes(line: &str) -> Option<Vec<u8>> {
     let digits = line.as_bytes();
     let clean = digits.iter().all(u8::is_ascii_hexdigit);
@@ -154,7 +206,6 @@ mod tests {
         Reclaiming {
             identity: identity.to_vec(),
             delegations,
-            alone: Vec::new(),
         }
     }
 
@@ -166,17 +217,11 @@ mod tests {
             *to.lock().unwrap() = text.to_owned();
             Ok(())
         });
-        let file = |ino, generation| ObjectId { ino, generation };
-        let alone = Reclaiming {
-            alone: vec![file(7, 0), file(u64::MAX, 1 << 40)],
-            ..reclaiming(&[9], true)
-        };
         records.apply(vec![
             Record::Keep(reclaiming(b"one\n", false)),
             Record::Keep(reclaiming(&[0, 255], false)),
             Record::Keep(reclaiming(&[8], false)),
             Record::Keep(reclaiming(&[8], true)),
-            Record::Keep(alone.clone()),
             Record::Forget(b"none".to_vec()),
         ]);
         records.apply(vec![
@@ -188,7 +233,6 @@ mod tests {
         let all = [
             reclaiming(&[7], false),
             reclaiming(&[8], true),
-            alone,
             reclaiming(b"one\n", false),
         ];
         assert_eq!(again.take_reclaiming(), all);
@@ -196,8 +240,35 @@ mod tests {
     }
 
     #[test]
+    fn names_of_files_are_read_back() {
+        let kept = Arc::new(Mutex::new(String::new()));
+        let to = Arc::clone(&kept);
+        let none = || Records::read("", |_| Ok(()));
+        let mut named = none().naming_files("zz 1:1\n01 1:\n02 +1:0\n03 1:2 \n", move |text| {
+            *to.lock().unwrap() = text.to_owned();
+            Ok(())
+        });
+        let mut named = named.take_named();
+        assert!(named.take_before().is_empty());
+        let file = |ino, generation| ObjectId { ino, generation };
+        let files = NamedFiles::from([
+            (vec![0, 255], BTreeSet::from([file(7, 0)])),
+            (
+                b"one\n".to_vec(),
+                BTreeSet::from([file(1, 2), file(u64::MAX, 1 << 40)]),
+            ),
+        ]);
+        assert!(named.keep(&files));
+        let text = kept.lock().unwrap().clone();
+        let mut again = none().naming_files(&text, |_| Err(io::Error::other("full")));
+        let mut named = again.take_named();
+        assert_eq!(named.take_before(), files);
+        assert!(named.take_before().is_empty() && !named.keep(&files));
+    }
+
+    #[test]
     fn lines_that_are_none_are_passed_over() {
-        let text = "zz\n\n0\n+1\n0a\n d\n0b e\n0c d d\n0d d 1:\n0e d +1:0\n0f d 1:2 \n";
+        let text = "zz\n\n0\n+1\n0a\n d\n0b e\n0c d d\n";
         let mut records = Records::read(text, |_| Ok(()));
         assert_eq!(records.take_reclaiming(), [reclaiming(&[10], false)]);
     }

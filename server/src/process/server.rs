@@ -117,6 +117,8 @@ pub struct Server {
 
 /// In the state directory: which clients of NFS version 4 may reclaim what they held.
 const NFS4_CLIENTS: &str = "nfs4-clients";
+/// In the state directory: which files these have write delegations of.
+const NFS4_FILES: &str = "nfs4-files";
 /// In the state directory: which clients of NFS version 3 hold locks.
 const NLM_CLIENTS: &str = "nlm-clients";
 /// Threads that serve connections over TCP.
@@ -282,11 +284,12 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
         }
         return Ok(None);
     }
+    let (files, keep_files) = kept(state, NFS4_FILES)?;
     Ok(Some(nfs4::Config {
         minors: config.nfs4,
         lease: config.lease.into(),
         boot: boot(state.life()),
-        records: nfs4::Records::read(&text, keep),
+        records: nfs4::Records::read(&text, keep).naming_files(&files, keep_files),
     }))
 }
 
@@ -511,11 +514,11 @@ mod tests {
         let path = directory.path().join("state");
         let state = StateDir::open(Some(&path), directory.path()).expect("a state directory");
         let state = Arc::new(state);
-        state.replace(NFS4_CLIENTS, b"0a d 7:1\n").expect("kept");
+        state.replace(NFS4_CLIENTS, b"0a d\n").expect("kept");
         let mut config = ServerConfig::new(directory.path());
         let text = || std::fs::read_to_string(path.join(NFS4_CLIENTS)).expect("a file");
         assert!(version_4(&config, &state).expect("read").is_some());
-        assert_eq!(text(), "0a d 7:1\n");
+        assert_eq!(text(), "0a d\n");
         config.nfs4 = nfs4::MinorVersions::NONE;
         assert!(version_4(&config, &state).expect("read").is_none());
         assert_eq!(text(), "");

@@ -10,7 +10,8 @@
 //! | `life` | the life word of the current one (written by the export) |
 //! | `handles` | the handle index of a server that cannot open files by handle; `handles-TAG` for each of several exports |
 //! | `exports` | the tags of a server's exports, where it has several |
-//! | `nfs4-clients` | which clients of NFS version 4 may reclaim what they held, and which files they may have written unseen |
+//! | `nfs4-clients` | which clients of NFS version 4 may reclaim what they held |
+//! | `nfs4-files` | which files these may have changed under a delegation where nobody sees it |
 //!
 //! Secrets are files of mode 0600 in a directory of mode 0700, and every file is replaced as a whole: written
 //! beside, synced, renamed, and the directory synced.

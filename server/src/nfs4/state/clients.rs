@@ -1,7 +1,7 @@
 //! Client ids: who a client is, whether it is the one that it was, and when it is gone (RFC 8881, sections 2.4, 18.35,
 //! 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use odafs_common::wire::nfs4::{
     ClientIdConfirm, CreateSessionOk, ExchangeIdArgs, SessionId, SetClientIdArgs, StateOwner,
@@ -68,9 +68,6 @@ pub(super) struct Client {
     pub recorded: bool,
     /// And delegations too.
     pub recorded_delegations: bool,
-    /// The files of its write delegations, of those that it may still reclaim, and of those that it has returned since the last
-    /// tick. As long as it may reclaim delegations, stable storage names these files.
-    pub recorded_alone: BTreeSet<ObjectId>,
     /// When it was last known to have any.
     pub delegated: Nanos,
     /// It had state when the server went down.
@@ -84,16 +81,6 @@ pub(super) struct Client {
 impl Client {
     pub fn legacy(&self) -> bool {
         matches!(self.kind, Kind::Legacy { .. })
-    }
-
-    /// What stable storage is to say of it.
-    pub fn record(&self) -> Record {
-        let alone = self.recorded_alone.iter().copied();
-        Record::Keep(Reclaiming {
-            identity: self.identity.clone(),
-            delegations: self.recorded_delegations,
-            alone: alone.filter(|_| self.recorded_delegations).collect(),
-        })
     }
 }
 
@@ -394,8 +381,6 @@ impl State {
             }
         };
         let may_reclaim = self.grace.waiting.contains(&identity);
-        let before = self.grace.delegated.get(&identity);
-        let recorded_alone = before.into_iter().flatten().copied().collect();
         let named = self.names.entry(identity.clone()).or_default();
         named.unconfirmed = Some(number);
         let client = Client {
@@ -412,7 +397,6 @@ impl State {
             last_state: 0,
             recorded: false,
             recorded_delegations: false,
-            recorded_alone,
             delegated: now,
             may_reclaim,
             callbacks: VecDeque::new(),
@@ -468,7 +452,10 @@ impl State {
             && !client.recorded
         {
             client.recorded = true;
-            self.records.push(client.record());
+            self.records.push(Record::Keep(Reclaiming {
+                identity: client.identity.clone(),
+                delegations: client.recorded_delegations,
+            }));
         }
     }
 

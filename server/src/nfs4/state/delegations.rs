@@ -276,7 +276,7 @@ impl State {
         table.counts.granted += 1;
         if kind == Delegated::Write {
             table.alone += 1;
-            self.record_alone(client, file);
+            self.name_file(client, file);
         }
         self.has_reclaimed(client, file);
         self.record_delegations(client, true);

@@ -14,7 +14,7 @@ mod stateids;
 mod tests;
 mod waiters;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status};
@@ -240,9 +240,10 @@ pub struct Reclaiming {
     /// It has delegations, and may reclaim those too. Not so as long as it has not taken note that one was taken from it: the
     /// file may be another since (RFC 8881, section 8.4.2.1).
     pub delegations: bool,
-    /// The files of its write delegations, and perhaps some that it returned lately; each once, in order.
-    pub alone: Vec<ObjectId>,
 }
+
+/// Files by the identity of a client, for stable storage.
+pub type NamedFiles = BTreeMap<Vec<u8>, BTreeSet<ObjectId>>;
 
 /// Who may reclaim what it had before the server started anew.
 #[derive(Debug)]
@@ -282,6 +283,10 @@ pub struct State {
     locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
     records: Vec<Record>,
+    /// The files of write delegations, by the identity of the client, and some that were returned since the last tick.
+    named: NamedFiles,
+    /// [`State::take_named`] has not told them yet.
+    naming: bool,
     last_client: u32,
     last_serial: u64,
     /// Bytes that the slots of all sessions may keep.
@@ -306,10 +311,7 @@ impl State {
             grace: Grace {
                 until: now + limits.lease,
                 delegated: delegated
-                    .map(|client| {
-                        let alone = client.alone.iter().copied();
-                        (client.identity.clone(), alone.collect())
-                    })
+                    .map(|client| (client.identity.clone(), HashSet::new()))
                     .collect(),
                 waiting: (reclaiming.into_iter().map(|client| client.identity)).collect(),
             },
@@ -327,6 +329,8 @@ impl State {
             delegations: Delegations::default(),
             locks: Arc::default(),
             records: Vec::new(),
+            named: NamedFiles::new(),
+            naming: false,
             last_client: 0,
             last_serial: 0,
             cached_bytes: 0,

@@ -7,7 +7,8 @@ use odafs_common::wire::nfs4::Status;
 use odafs_fabric::clock::Nanos;
 
 use super::Delegated;
-use crate::nfs4::state::{Sender, State};
+use crate::nfs4::state::opens::Key;
+use crate::nfs4::state::{NamedFiles, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 
 impl State {
@@ -57,17 +58,42 @@ impl State {
         {
             client.recorded_delegations = delegations;
             client.recorded = true;
-            self.records.push(client.record());
+            self.records.push(Record::Keep(Reclaiming {
+                identity: client.identity.clone(),
+                delegations,
+            }));
         }
     }
 
-    /// From now on the client may have written to the file under a delegation.
-    pub(super) fn record_alone(&mut self, number: u32, file: ObjectId) {
-        if let Some(client) = self.clients.get_mut(&number)
-            && client.recorded_alone.insert(file)
-        {
-            self.records.push(client.record());
+    /// With the files that clients had write delegations of when the server went down, as far as they may reclaim these.
+    #[must_use]
+    pub fn with_named(mut self, named: NamedFiles) -> Self {
+        for (identity, files) in named {
+            if let Some(awaited) = self.grace.delegated.get_mut(&identity) {
+                awaited.extend(files.iter().copied());
+                self.named.insert(identity, files);
+            }
         }
+        self
+    }
+
+    /// From now on the client may have written to the file under a delegation.
+    pub(super) fn name_file(&mut self, number: u32, file: ObjectId) {
+        if let Some(client) = self.clients.get(&number) {
+            let files = self.named.entry(client.identity.clone()).or_default();
+            self.naming |= files.insert(file);
+        }
+    }
+
+    /// The files of write delegations, if there are others since this was last asked. They go to stable storage before the reply
+    /// that brings one.
+    pub fn take_named(&mut self) -> Option<NamedFiles> {
+        std::mem::take(&mut self.naming).then(|| self.named.clone())
+    }
+
+    /// Stable storage does not have them.
+    pub fn put_named_back(&mut self) {
+        self.naming = true;
     }
 
     /// The client has a delegation of the file anew: others who look at the file need not wait, but ask for it.
@@ -79,27 +105,24 @@ impl State {
         }
     }
 
-    /// Stable storage names no files any more whose write delegations were returned.
+    /// Names no files any more whose write delegations were returned.
     fn forget_returned_files(&mut self) {
         let table = &self.delegations;
-        for (number, client) in &mut self.clients {
-            let before = self.grace.delegated.get(&client.identity);
-            let has = |file: &ObjectId| {
-                let keys = table.files.get(file).into_iter().flatten();
-                let mut own = keys.filter(|key| key.0 == *number);
-                own.any(|key| {
-                    table
-                        .all
-                        .get(key)
-                        .is_some_and(|d| d.kind == Delegated::Write)
-                }) || before.is_some_and(|files| files.contains(file))
-            };
-            let known = client.recorded_alone.len();
-            client.recorded_alone.retain(has);
-            if client.recorded_alone.len() < known && client.recorded {
-                self.records.push(client.record());
-            }
-        }
+        self.named.retain(|identity, files| {
+            let awaited = self.grace.delegated.get(identity);
+            let client = self.names.get(identity).and_then(|named| named.confirmed);
+            let before = files.len();
+            files.retain(|file| {
+                let mut keys = table.files.get(file).into_iter().flatten();
+                let has = |key: &Key| {
+                    let known = table.all.get(key);
+                    Some(key.0) == client && known.is_some_and(|it| it.kind == Delegated::Write)
+                };
+                keys.any(has) || awaited.is_some_and(|awaited| awaited.contains(file))
+            });
+            self.naming |= files.len() < before;
+            !files.is_empty()
+        });
     }
 
     /// Who has returned all its delegations a lease ago needs no grace for them.

@@ -132,7 +132,6 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
     let gone = Reclaiming {
         identity: lost.clone(),
         delegations: false,
-        alone: Vec::new(),
     };
     let state = &mut State::new(limits(), 6, at(0), vec![known.clone(), gone]);
     assert!(state.in_grace(at(1)));
