@@ -247,11 +247,9 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
     // What it uses again is there as it was.
     assert_eq!(ask(state, 20, 20), Ok((31, 15)));
     assert_eq!(state.cached_bytes, kept - 11 * 8192);
-    for session in &made[1..] {
-        let connection = state.sessions[&session.session].connections[0];
-        state
-            .destroy_session(at(0), connection, &session.session)
-            .unwrap();
+    for (connection, made) in (0..).zip(&made).skip(1) {
+        let destroyed = state.destroy_session(at(0), connection, &made.session);
+        assert_eq!(destroyed, Ok(()));
     }
     state.tick(at(1));
     assert_eq!(ask(state, 0, 0), Ok((31, 31)));
