@@ -108,6 +108,7 @@ impl Messenger {
         drop(state);
         self.end_promises(Some(object));
         self.call_back();
+        self.export.locks().tell(Side::Nlm);
         free
     }
 }
