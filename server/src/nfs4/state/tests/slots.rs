@@ -229,7 +229,7 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
         match state.sequence(at(0), 1, &args, 100, 1)? {
             Sequenced::Execute(slot, ok) => {
                 state.finish(&slot, &[7; 1000], true);
-                Ok((ok.highest_slot, ok.target_highest_slot))
+                Ok::<_, Status>((ok.highest_slot, ok.target_highest_slot))
             }
             replay => panic!("{replay:?}"),
         }
