@@ -220,7 +220,7 @@ impl State {
         }
         self.asked_for_slots = Some(now);
         for session in self.sessions.values_mut() {
-            let slots = (session.target + 1) / 2;
+            let slots = session.target.div_ceil(2);
             if slots >= SLOTS_MIN {
                 session.target = slots - 1;
                 if let Some(back) = &mut session.back {

@@ -217,7 +217,7 @@ fn an_open_whose_result_does_not_fit_makes_nothing() {
         }),
     });
     let put = Operation::PutFileHandle(FileHandle(&handle));
-    let short = client.does(&[put.clone()]);
+    let short = client.does(std::slice::from_ref(&put));
     client.caller.reply_bytes_max = short.0.len() as u32 + 64 + 20;
     let reply = client.does(&[put.clone(), lock.clone()]);
     assert_eq!(reply.status(), Status::RepTooBig);
