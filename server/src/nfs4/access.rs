@@ -4,7 +4,7 @@ use odafs_common::wire::nfs4::{AccessArgs, AccessOk, access};
 
 use super::compound::{Compound, Done};
 use super::object::Object;
-use crate::vfs::attributes::access as granted;
+use crate::vfs::attributes::{access as granted, kind};
 use crate::vfs::{FileType, ObjectId, xattrs};
 
 /// The rights that there are to what is no directory.
@@ -25,7 +25,7 @@ pub(super) fn access(c: &Compound<'_>, arguments: AccessArgs) -> Done<AccessOk> 
         Object::Real(object) => object,
     };
     // Where this takes no waiting, the question of rights does not either.
-    let there_are = match c.attributes(object)?.kind {
+    let there_are = match kind(c.export, object, c.effort)? {
         FileType::Directory => DIRECTORY,
         _ => FILE,
     };

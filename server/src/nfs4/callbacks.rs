@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use odafs_common::wire::nfs4::{
-    Bitmap, CallWriter, CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle, List,
-    NotifyLockArgs, Opaque, Procedure, RecallAnyArgs, RecallArgs, ReferringCall, ReferringCalls,
+    Attribute, Attributes, Bitmap, CallWriter, CallbackGetAttributesArgs, CallbackOperation,
+    CallbackResult, CallbackSequenceArgs, FileHandle, List, NotifyLockArgs, Opaque, Procedure,
+    RawAttributes, RecallAnyArgs, RecallArgs, RecallSlotArgs, ReferringCall, ReferringCalls,
     Results, SessionId, StateOwner, Status, recall_any,
 };
 use odafs_common::wire::rpc;
@@ -141,6 +142,20 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
                 file: FileHandle(&handle),
             }))
         }
+        Callback::GetAttributes { file, .. } => {
+            let handle = export.handle(*file);
+            call.push(&CallbackOperation::GetAttributes(
+                CallbackGetAttributesArgs {
+                    file: FileHandle(&handle),
+                    asked: Bitmap::of(&[Attribute::Change, Attribute::Size]),
+                },
+            ))
+        }
+        Callback::RecallSlot { target } => {
+            call.push(&CallbackOperation::RecallSlot(RecallSlotArgs {
+                target_highest_slot: *target,
+            }))
+        }
         Callback::RecallAny { keep } => call.push(&CallbackOperation::RecallAny(RecallAnyArgs {
             keep: *keep,
             types: Bitmap::EMPTY
@@ -152,11 +167,13 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
     bytes
 }
 
-/// The compound whose reply a recall may overtake (RFC 8881, section 2.10.6.3).
+/// The compound whose reply a callback may overtake (RFC 8881, section 2.10.6.3).
 fn referring<const MOST: u32>(callback: &Callback) -> List<ReferringCalls, MOST> {
     let origin = match callback {
-        Callback::Recall { origin, .. } => *origin,
-        Callback::NotifyLock { .. } | Callback::RecallAny { .. } => None,
+        Callback::Recall { origin, .. } | Callback::GetAttributes { origin, .. } => *origin,
+        Callback::NotifyLock { .. } | Callback::RecallAny { .. } | Callback::RecallSlot { .. } => {
+            None
+        }
     };
     let calls = origin.map(|origin: Origin| ReferringCalls {
         session: origin.session,
@@ -183,12 +200,25 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
             Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
                 Called::Unknown
             }
+            Some(Ok(CallbackResult::GetAttributes(Ok(raw)))) => told(&raw),
             // What the client makes of the rest is its own business.
             _ => Called::Seen,
         },
         Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Somehow,
         Some(Ok(CallbackResult::Sequence(Err(Status::Delay)))) => Called::Later,
         _ => Called::Refused,
+    }
+}
+
+/// The attributes that a client was asked for.
+fn told(raw: &RawAttributes<'_>) -> Called {
+    match Attributes::parse(raw) {
+        Ok(Attributes {
+            change: Some(change),
+            size: Some(size),
+            ..
+        }) => Called::Told(change, size),
+        _ => Called::Seen,
     }
 }
 
@@ -239,6 +269,7 @@ impl Nfs4 {
         let mut state = self.state.lock();
         state.called(&under_way.session, under_way.sequence, called);
         drop(state);
+        self.messenger.answered.notify_all();
         self.messenger.call_back();
     }
 }

@@ -4,8 +4,10 @@ use odafs_common::wire::nfs4::{
     GetAttributesArgs, OpCode, ResultWriter, Status, check_asked, encode_get_attributes,
 };
 
-use super::attributes;
+use super::asking;
+use super::attributes::{self, FileSystem};
 use super::compound::{Compound, Done};
+use super::object::Object;
 
 pub(super) fn getattr(
     c: &Compound<'_>,
@@ -14,7 +16,17 @@ pub(super) fn getattr(
 ) -> Done<Status> {
     check_asked(&arguments.asked)?;
     let asked = arguments.asked.and(c.supported());
-    attributes::with(c, c.object()?, &asked, |all| {
+    let object = c.object()?;
+    if let Object::Real(real) = object
+        && let Some(known) = asking::attributes(c, real)
+    {
+        let system = FileSystem::of(c, real, &asked)?;
+        attributes::with_known(c, real, &known, &system, |all| {
+            encode_get_attributes(all, &asked, w.start(OpCode::GetAttributes));
+        });
+        return Ok(Status::Ok);
+    }
+    attributes::with(c, object, &asked, |all| {
         encode_get_attributes(all, &asked, w.start(OpCode::GetAttributes));
     })?;
     Ok(Status::Ok)

@@ -42,12 +42,14 @@ fn in_directory(c: &Compound<'_>, directory: ObjectId, name: &[u8]) -> Done<Obje
     let (export, who) = (c.export, &c.who);
     let found = match c.effort {
         Effort::ResidentOnly => {
-            namespace::lookup_at_hand(export, who, directory, name).ok_or(Stop::Blocks)?
+            let found = namespace::lookup_at_hand(export, who, directory, name);
+            found.ok_or(Stop::Blocks)?.map(|(object, _)| object)
         }
-        Effort::MayBlock => namespace::lookup(export, who, directory, name),
+        // No attributes are told, so nobody is asked for them.
+        Effort::MayBlock => namespace::find(export, who, directory, name),
     };
     match found {
-        Ok((object, _)) => {
+        Ok(object) => {
             namespace::check_found(export, directory, object, &|tag| c.acting.check(tag))?;
             Ok(object)
         }

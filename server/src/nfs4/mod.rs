@@ -11,6 +11,7 @@
 
 mod access;
 mod acting;
+mod asking;
 mod attributes;
 mod callbacks;
 mod clients;
@@ -20,6 +21,7 @@ mod convert;
 mod copy;
 mod create;
 mod effects;
+mod fits;
 mod getattr;
 mod link;
 mod lock;
@@ -50,12 +52,13 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::sync::{Arc, Mutex};
+use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::copies;
 use crate::vfs::export::Export;
+use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::Holders;
 
@@ -148,7 +151,9 @@ impl Nfs4 {
             operations: OPERATIONS_MAX,
         };
         let reclaiming = config.records.take_reclaiming();
+        let mut named = config.records.take_named();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)
+            .with_named(named.take_before())
             .with_locks(Arc::clone(export.locks()));
         let state = Arc::new(Mutex::new(state));
         let callbacks = Arc::<Mutex<Callbacks>>::default();
@@ -157,12 +162,22 @@ impl Nfs4 {
             state: Arc::clone(&state),
             callbacks: Arc::clone(&callbacks),
             records: Mutex::new(config.records),
+            named: Mutex::new(named),
+            answered: Condvar::new(),
         });
-        if state.lock().awaits_delegations() {
-            export.promises().close();
+        let machine = state.lock();
+        if machine.awaits_delegations() {
+            export.promises().close(machine.awaited_files());
         }
+        drop(machine);
         let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
         export.promises().keep(Arc::downgrade(&holders));
+        let wanted = Arc::downgrade(&messenger);
+        export.locks().on_wanted(Side::Nfs4, move |now, owners| {
+            if let Some(messenger) = wanted.upgrade() {
+                messenger.expel_owners(now, owners);
+            }
+        });
         Self {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
@@ -182,12 +197,9 @@ impl Nfs4 {
         }
     }
 
-    /// Brings to stable storage who may reclaim, as far as that has changed, and tells `vfs` and clients what has become of
-    /// state. May block.
+    /// What has become of state is brought to stable storage and told. May block.
     fn settle(&self) {
-        self.messenger.keep_records();
-        self.messenger.end_promises(None);
-        self.messenger.call_back();
+        self.messenger.settle();
     }
 }
 
@@ -288,6 +300,6 @@ impl Program for Nfs4 {
         state.hear_of_locks();
         drop(state);
         self.callbacks.lock().tick();
-        self.settle();
+        self.messenger.tick();
     }
 }

@@ -2,9 +2,9 @@
 //! and 18.18).
 
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, DelegationType, Name,
-    OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet,
-    StateId, Status, open_result, share_access, share_deny,
+    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation,
+    DelegationType, Name, OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes,
+    SetAttributes as WireSet, StateId, Status, open_result, share_access, share_deny,
 };
 
 use super::attributes::{exclusive, to_set};
@@ -43,7 +43,12 @@ struct Found {
     rest: SetAttributes,
 }
 
-pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<OpenOk<'a>> {
+/// OPEN. `room`: the reply may bring a delegation.
+pub(super) fn open<'a>(
+    c: &mut Compound<'_>,
+    arguments: &OpenArgs<'_>,
+    room: bool,
+) -> Done<OpenOk<'a>> {
     c.may_block()?;
     let wish = arguments.share_access & !share_access::BOTH;
     let allowed = share_access::WANT_MASK
@@ -96,7 +101,10 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         directory: found.directory,
         flags,
         set: found.set,
-        delegation: recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
+        delegation: match room {
+            true => recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
+            false => Delegation::None,
+        },
     })
 }
 

@@ -4,15 +4,16 @@ use odafs_common::wire::nfs4::{
     Ace, Delegation, DelegationType, ReadDelegation, SpaceLimit, StateId, Status, WhyNone,
     WriteDelegation, ace_type, share_access,
 };
-use odafs_fabric::clock;
-use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
-use super::records::Records;
+use super::records::{Named, Records};
 use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
+use crate::vfs::locks::Side;
 use crate::vfs::metrics::{describe, gauge};
 use crate::vfs::promises::{Holders, Party};
 use crate::vfs::{ObjectId, change};
@@ -23,6 +24,9 @@ pub(super) struct Messenger {
     pub state: Arc<Mutex<State>>,
     pub callbacks: Arc<Mutex<Callbacks>>,
     pub records: Mutex<Records>,
+    pub named: Mutex<Named>,
+    /// Clients have answered callbacks.
+    pub answered: Condvar,
 }
 
 impl Messenger {
@@ -31,6 +35,22 @@ impl Messenger {
         let mut records = self.records.lock();
         let changes = self.state.lock().take_records();
         records.apply(changes);
+    }
+
+    /// Brings to stable storage which files are written under delegations, as far as that has changed. Nobody waits for this who gets
+    /// none.
+    fn name_files(&self) {
+        let mut named = self.named.lock();
+        let files = self.state.lock().take_named();
+        if files.is_some_and(|files| !named.keep(&files)) {
+            self.state.lock().put_named_back();
+        }
+    }
+
+    /// A second or so has passed.
+    pub fn tick(&self) {
+        self.name_files();
+        self.settle();
     }
 
     /// Tells `vfs` which files are delegated no more, `also` perhaps, and whether files may be changed after a restart. Before that
@@ -67,12 +87,28 @@ impl Messenger {
         }
     }
 
+    /// Brings to stable storage who may reclaim, as far as that has changed, and then tells `vfs`, clients and the lock manager of
+    /// version 3 what has become of state. May block.
+    pub fn settle(&self) {
+        self.keep_records();
+        self.end_promises(None);
+        self.call_back();
+        self.export.locks().tell(Side::Nlm);
+    }
+
+    /// Others want what these owners have locked: those whose leases are over lose it, for good when this returns. May block.
+    pub fn expel_owners(&self, now: Nanos, owners: &[u64]) {
+        self.state.lock().expel_owners(now, owners);
+        self.settle();
+    }
+
     fn recall(&self, object: ObjectId, by: Option<u64>) -> bool {
         let mut state = self.state.lock();
         let free = state.recall_for(clock::now(), object, by);
         drop(state);
         self.end_promises(Some(object));
         self.call_back();
+        self.export.locks().tell(Side::Nlm);
         free
     }
 }
@@ -87,6 +123,14 @@ impl Holders for Messenger {
 
     fn broken(&self, object: ObjectId) {
         self.recall(object, None);
+    }
+
+    fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
+        let by = match by {
+            Party::Stranger => None,
+            Party::Returning(client) => client,
+        };
+        self.state.lock().awaits(object, by)
     }
 }
 
@@ -178,6 +222,7 @@ fn delegate<'a>(
     let full = WhyNone::Resource(false);
     // What others do to it is to be noticed.
     let file = c.export.file(wanted.file).map_err(|_| full)?;
+    let change = file.attributes().change();
     let mut machine = c.server.state.lock();
     let client = machine.may_delegate(c.now, c.sender, wanted, kind)?;
     match kind {
@@ -192,6 +237,11 @@ fn delegate<'a>(
     }
     let given = machine.delegate(c.now, client, (wanted.file, kind), c.origin);
     let (state, recall) = given.ok_or(full)?;
+    machine.delegated_at(&state, change);
+    drop(machine);
+    if kind == Delegated::Write {
+        c.server.messenger.name_files();
+    }
     let permissions = asks_for_access();
     Ok(match kind {
         Delegated::Read => Delegation::Read(ReadDelegation {

@@ -1,11 +1,14 @@
 //! Who may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1): a file in the state directory with one
 //! line for each client that holds state, its identity in hexadecimal digits. A client whose delegations can be reclaimed too has
-//! a space and a `d` behind that.
+//! a space and a `d` behind that. The files of write delegations are in a file of their own ([`Named`]), which alone those wait
+//! for that get such a delegation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io;
 
-use super::state::{Reclaiming, Record};
+use super::state::{NamedFiles, Reclaiming, Record};
+use crate::vfs::ObjectId;
 
 /// What brings the whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
@@ -18,10 +21,13 @@ pub struct Records {
     keep: Option<Keep>,
     /// Stable storage does not say so yet.
     changed: bool,
+    named: Named,
 }
 
 /// The most clients that are read back. A longer file is none of ours.
 const CLIENTS_MAX: usize = 1 << 16;
+/// The most files that are read back of a client.
+const FILES_MAX: usize = 1 << 14;
 /// What stands behind a client that may reclaim delegations.
 const DELEGATIONS: &str = " d";
 
@@ -33,6 +39,7 @@ impl Records {
             clients: BTreeMap::new(),
             keep: None,
             changed: false,
+            named: Named::default(),
         }
     }
 
@@ -53,7 +60,28 @@ impl Records {
             clients,
             keep: Some(Box::new(keep)),
             changed: false,
+            named: Named::default(),
         }
+    }
+
+    /// With the names of files that an earlier server kept, if any. `keep` brings later ones to stable storage.
+    #[must_use]
+    pub fn naming_files(
+        mut self,
+        text: &str,
+        keep: impl FnMut(&str) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        let lines = text.lines().take(CLIENTS_MAX);
+        self.named = Named {
+            before: lines.filter_map(names).collect(),
+            keep: Some(Box::new(keep)),
+        };
+        self
+    }
+
+    /// What names files; told once.
+    pub(super) fn take_named(&mut self) -> Named {
+        std::mem::take(&mut self.named)
     }
 
     /// Who may reclaim; told once.
@@ -93,6 +121,66 @@ impl Records {
             ),
         }
     }
+}
+
+/// The files of which clients have write delegations, on stable storage: a line for each client, its identity and then each file as
+/// ` INODE:GENERATION`, all in hexadecimal digits.
+#[derive(Default)]
+pub(super) struct Named {
+    before: NamedFiles,
+    keep: Option<Keep>,
+}
+
+impl Named {
+    /// Those that the earlier server kept; told once.
+    pub fn take_before(&mut self) -> NamedFiles {
+        std::mem::take(&mut self.before)
+    }
+
+    /// Keeps these. False: that failed, which is logged.
+    pub fn keep(&mut self, files: &NamedFiles) -> bool {
+        let Some(keep) = &mut self.keep else {
+            return true;
+        };
+        let mut text = String::new();
+        for (client, files) in files {
+            // To write into a string never fails.
+            for byte in client {
+                let _ = write!(text, "{byte:02x}");
+            }
+            for ObjectId { ino, generation } in files {
+                let _ = write!(text, " {ino:x}:{generation:x}");
+            }
+            text.push('\n');
+        }
+        let kept = keep(&text);
+        if let Err(error) = &kept {
+            tracing::warn!(
+                %error,
+                "cannot keep which files NFSv4 clients have write delegations of: after a restart others may read what these have changed since"
+            );
+        }
+        kept.is_ok()
+    }
+}
+
+/// The client and the files that a line names.
+fn names(line: &str) -> Option<(Vec<u8>, BTreeSet<ObjectId>)> {
+    let mut words = line.split(' ');
+    let client = bytes(words.next()?)?;
+    let files = words.take(FILES_MAX).map(|word| {
+        let (ino, generation) = word.split_once(':')?;
+        Some(ObjectId {
+            ino: number(ino)?,
+            generation: number(generation)?,
+        })
+    });
+    Some((client, files.collect::<Option<_>>()?))
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let clean = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|_| clean)
 }
 
 /// The bytes that a line of hexadecimal digits stands for.
@@ -149,6 +237,33 @@ mod tests {
         ];
         assert_eq!(again.take_reclaiming(), all);
         assert!(again.take_reclaiming().is_empty());
+    }
+
+    #[test]
+    fn names_of_files_are_read_back() {
+        let kept = Arc::new(Mutex::new(String::new()));
+        let to = Arc::clone(&kept);
+        let none = || Records::read("", |_| Ok(()));
+        let mut named = none().naming_files("zz 1:1\n01 1:\n02 +1:0\n03 1:2 \n", move |text| {
+            *to.lock().unwrap() = text.to_owned();
+            Ok(())
+        });
+        let mut named = named.take_named();
+        assert!(named.take_before().is_empty());
+        let file = |ino, generation| ObjectId { ino, generation };
+        let files = NamedFiles::from([
+            (vec![0, 255], BTreeSet::from([file(7, 0)])),
+            (
+                b"one\n".to_vec(),
+                BTreeSet::from([file(1, 2), file(u64::MAX, 1 << 40)]),
+            ),
+        ]);
+        assert!(named.keep(&files));
+        let text = kept.lock().unwrap().clone();
+        let mut again = none().naming_files(&text, |_| Err(io::Error::other("full")));
+        let mut named = again.take_named();
+        assert_eq!(named.take_before(), files);
+        assert!(named.take_before().is_empty() && !named.keep(&files));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Compounds against a store in memory, as clients send them.
 
+mod asking;
 mod callbacks;
 mod delegations;
 mod files;

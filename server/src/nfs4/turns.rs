@@ -83,9 +83,11 @@ impl Compound<'_> {
 
     fn stateful(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
         let code = operation.code();
+        self.has_room_for(operation, w)?;
         match operation {
             Operation::Open(arguments) => {
-                let opened = open::open(self, arguments)?;
+                let room = self.has_room_for_delegation(w);
+                let opened = open::open(self, arguments, room)?;
                 plain(w, code, opened)
             }
             Operation::OpenConfirm(arguments) => {

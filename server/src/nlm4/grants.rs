@@ -309,6 +309,15 @@ impl Hosts {
         }
     }
 
+    /// The locks that somebody waits for: of which file and what of it, and whether for writing.
+    pub fn wanted(&self) -> Vec<(ObjectId, Span, bool)> {
+        let waiting = self.waiters.iter().flat_map(|(file, waiters)| {
+            let waiters = waiters.iter();
+            waiters.map(|waiter| (*file, waiter.span, waiter.write))
+        });
+        waiting.collect()
+    }
+
     /// Another protocol gave locks back.
     pub fn hear_of_locks(&mut self) {
         for file in self.locks.take_news(Side::Nlm) {

@@ -210,13 +210,13 @@ impl Hosts {
             Ok(counted) => {
                 self.count_ranges(owner, asked.file, counted);
                 self.changed_itself(owner, asked.file, asked.span, Some(asked.write));
-                self.record(now, host, asked.state);
+                self.record_state(now, host, asked.state);
                 // It may have been a stronger one.
                 self.wake(asked.file);
                 Status::Granted
             }
             Err(_) if asked.block && !asked.reclaim => {
-                self.record(now, host, asked.state);
+                self.record_state(now, host, asked.state);
                 self.wait_for(owner, asked)
             }
             Err(_) => Status::Denied,
@@ -418,14 +418,21 @@ impl Hosts {
         }
     }
 
-    /// From now on the host is told when this server starts anew.
-    pub fn record(&mut self, now: Nanos, number: u32, state: Option<u32>) {
+    /// From now on the host is told when this server starts anew, if it has told how often it has started itself.
+    fn record_state(&mut self, now: Nanos, number: u32, state: Option<u32>) {
         let (Some(host), Some(state)) = (self.hosts.get_mut(&number), state) else {
             return;
         };
         host.used = now;
         host.state = state;
-        if !std::mem::replace(&mut host.recorded, true) {
+        self.record(number);
+    }
+
+    /// From now on the host is told when this server starts anew.
+    pub fn record(&mut self, number: u32) {
+        let host = self.hosts.get_mut(&number);
+        if let Some(host) = host.filter(|host| !host.recorded) {
+            host.recorded = true;
             self.records.push(Record::Keep(host.key.clone()));
         }
     }

@@ -56,6 +56,7 @@ pub(super) fn test<'a>(
         lockd.may_lock(call, file)?;
         let _changing = lockd.ask(file, false)?;
         let asked = asked(lock, file, arguments.exclusive)?;
+        lockd.make_way(&asked);
         let who = who(call.caller, lock.caller);
         Ok(lockd.with_unrecorded(|hosts, now| hosts.test(now, &who, &asked)))
     };
@@ -103,6 +104,7 @@ pub(super) fn lock<'a>(
             state: monitored.then_some(arguments.state),
             ..asked(lock, file, arguments.exclusive)?
         };
+        lockd.make_way(&asked);
         let who = who(call.caller, lock.caller);
         Ok(match monitored {
             true => lockd.with(|hosts, now| hosts.lock(now, &who, &asked)),

@@ -38,7 +38,7 @@ use crate::vfs::promises::Changing;
 use crate::vfs::read::Effort;
 use crate::vfs::{self, FileType, ObjectId, access};
 
-use hosts::{HostKey, Hosts, Who};
+use hosts::{Asked, HostKey, Hosts, Who};
 pub use nsm::Nsm;
 use nsm::Untold;
 pub use peers::{Heard, PeerCall, Peers};
@@ -119,7 +119,7 @@ impl Lockd {
         self.export.locks().tell(Side::Nfs4);
     }
 
-    /// NFS version 4 gave locks back. Its state may be locked now.
+    /// NFS version 4 gave locks back.
     fn hear_of_locks(&self) {
         self.hosts.lock().hear_of_locks();
         self.call_hosts();
@@ -206,6 +206,16 @@ impl Lockd {
         asked.map_err(|_| COME_AGAIN)
     }
 
+    /// A client of version 4 that is in the way, and whose lease is over, loses what it holds.
+    fn make_way(&self, asked: &Asked<'_>) {
+        let now = clock::now();
+        // In the grace period nobody gets anything that it did not have before.
+        if !self.hosts.lock().in_grace(now) {
+            let locks = self.export.locks();
+            locks.make_way(Side::Nlm, now, asked.file, asked.span, asked.write);
+        }
+    }
+
     fn dispatch(
         &self,
         procedure: Procedure,
@@ -254,6 +264,11 @@ impl Lockd {
         });
         if changes {
             self.keep_records();
+        }
+        let wanted = self.hosts.lock().wanted();
+        for (file, span, write) in wanted {
+            let locks = self.export.locks();
+            locks.make_way(Side::Nlm, now, file, span, write);
         }
         self.tell_hosts(now);
     }
@@ -357,7 +372,10 @@ impl Program for Nlm4 {
 
     fn may_sync(&self, procedure: u32, _arguments: Reader<'_>) -> bool {
         let procedure = Procedure::from_code(procedure);
-        matches!(procedure, Some(Procedure::Lock | Procedure::FreeAll))
+        matches!(
+            procedure,
+            Some(Procedure::Lock | Procedure::Share | Procedure::FreeAll)
+        )
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {

@@ -64,6 +64,7 @@ impl Hosts {
             access,
         };
         self.shares.entry(file).or_default().push(share);
+        self.record(host);
         Status::Granted
     }
 
@@ -122,15 +123,14 @@ pub(super) fn share<'a>(
         if begins {
             lockd.may_lock(call, file)?;
         }
-        Ok(lockd.with_unrecorded(|hosts, now| {
-            let owner = share.owner.0;
-            if begins {
-                let how = (share.mode, share.access);
-                hosts.share(now, &who, file, owner, how, arguments.reclaim)
-            } else {
-                hosts.unshare(now, &who, file, owner)
+        let owner = share.owner.0;
+        let how = (share.mode, share.access);
+        Ok(match begins {
+            true => {
+                lockd.with(|hosts, now| hosts.share(now, &who, file, owner, how, arguments.reclaim))
             }
-        }))
+            false => lockd.with_unrecorded(|hosts, now| hosts.unshare(now, &who, file, owner)),
+        })
     };
     let status = shared().unwrap_or_else(|status: Status| status);
     ShareResult {

@@ -129,6 +129,10 @@ fn one(
     let file = export
         .file_of_handle(range.file.0, Effort::MayBlock)
         .map_err(Status::from)?;
+    // Somebody may have changed it unseen. A READ asks.
+    if export.promises().is_hidden(file.object()) {
+        return Err(Status::Jukebox);
+    }
     let gate = file.enter_blocking();
     if gate.gone {
         return Err(Status::Stale);

@@ -118,6 +118,8 @@ pub struct Server {
 
 /// The file of the state directory that lists the clients of NFS version 4 that may reclaim what they held.
 const NFS4_CLIENTS: &str = "nfs4-clients";
+/// The file of the state directory that lists the files of which these have write delegations.
+const NFS4_FILES: &str = "nfs4-files";
 /// The file of the state directory that lists the clients of NFS version 3 that hold locks.
 const NLM_CLIENTS: &str = "nlm-clients";
 /// Threads that serve connections over TCP.
@@ -314,15 +316,20 @@ fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> 
 
 /// The options of NFS version 4, if any minor version is served.
 fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<nfs4::Config>> {
+    let (text, mut keep) = kept(state, NFS4_CLIENTS)?;
     if !config.nfs4.any() {
+        // This server changes what they held without asking: no later one may let them reclaim it.
+        if !text.is_empty() {
+            keep("")?;
+        }
         return Ok(None);
     }
-    let (text, keep) = kept(state, NFS4_CLIENTS)?;
+    let (files, keep_files) = kept(state, NFS4_FILES)?;
     Ok(Some(nfs4::Config {
         minors: config.nfs4,
         lease: config.lease.into(),
         boot: boot(state.life()),
-        records: nfs4::Records::read(&text, keep),
+        records: nfs4::Records::read(&text, keep).naming_files(&files, keep_files),
     }))
 }
 
@@ -536,4 +543,25 @@ fn listen(
         Ok((listener, real))
     });
     listening(address, option, bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_without_version_4_disregards_nobody_reclaims_later() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        let state = StateDir::open(Some(&path), directory.path()).expect("a state directory");
+        let state = Arc::new(state);
+        state.replace(NFS4_CLIENTS, b"0a d\n").expect("kept");
+        let mut config = ServerConfig::new(directory.path());
+        let text = || std::fs::read_to_string(path.join(NFS4_CLIENTS)).expect("a file");
+        assert!(version_4(&config, &state).expect("read").is_some());
+        assert_eq!(text(), "0a d\n");
+        config.nfs4 = nfs4::MinorVersions::NONE;
+        assert!(version_4(&config, &state).expect("read").is_none());
+        assert_eq!(text(), "");
+    }
 }

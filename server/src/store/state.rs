@@ -11,6 +11,7 @@
 //! | `handles` | the handle index of a server that cannot open files by handle; `handles-TAG` for each of several exports |
 //! | `exports` | the tags of the exports, if the server has several |
 //! | `nfs4-clients` | which clients of NFS version 4 may reclaim what they held |
+//! | `nfs4-files` | which files these may have changed under a delegation where nobody sees it |
 //!
 //! Secrets are files of mode 0600 in a directory of mode 0700. Every file is replaced as a whole: the server writes a new
 //! file beside it, syncs that, renames it, and syncs the directory.

@@ -1,12 +1,12 @@
 //! Attributes of objects, and the rights of callers.
 
 use crate::store::{
-    Attributes, Credential, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
+    Attributes, Credential, FileType, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
 use crate::vfs::export::Export;
-use crate::vfs::read::Effort;
+use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::write::{Refused, set_attributes};
 
 /// As [`attributes`], if it need not wait. `None` if it must, or if the attributes show an outside change.
@@ -33,6 +33,30 @@ pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, Store
         true => export.store().getattr(object),
         false => Ok(attributes),
     }
+}
+
+/// Attributes of a live file that were so `before`, which somebody may change unseen who says that it has not; or that it has, and that
+/// the size is this one, in bytes. `None`: others are at the file. May block.
+pub fn attributes_told(
+    export: &Export,
+    object: ObjectId,
+    before: &Attributes,
+    size: Option<u64>,
+) -> Option<Attributes> {
+    let file = export.live(object)?;
+    let seen = change::as_before(export, &file, before, size.is_some())?;
+    let size = size.unwrap_or(seen.size);
+    Some(Attributes { size, ..seen })
+}
+
+/// What an object is. That never changes, so nobody is asked.
+pub fn kind(export: &Export, object: ObjectId, effort: Effort) -> Result<FileType, ReadFailed> {
+    let store = export.store();
+    if effort == Effort::ResidentOnly && !store.is_at_hand(object) {
+        return Err(ReadFailed::NotResident);
+    }
+    let known = store.getattr(object).map_err(|error| error.status)?;
+    Ok(known.kind)
 }
 
 /// Attributes of a file handle's object, for a refusal in which they are optional. Also `None` if nothing may block.

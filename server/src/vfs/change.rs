@@ -351,6 +351,28 @@ pub(crate) fn record_links(export: &Export, object: ObjectId) {
     }
 }
 
+/// The attributes of a file, if they are still those from before. If somebody has changed it where that is not seen (`unseen`), it is
+/// shown with later times from now on.
+pub(crate) fn as_before(
+    export: &Export,
+    file: &Arc<File>,
+    before: &Attributes,
+    unseen: bool,
+) -> Option<Attributes> {
+    let _closed = file.close();
+    let look = || export.store().getattr(file.object()).ok();
+    let is_known = |seen: &Attributes| is_same(seen, before) && is_same(seen, &file.attributes());
+    let seen = look().filter(is_known)?;
+    if !unseen {
+        return Some(seen);
+    }
+    export.times().changed_by_others(file.object());
+    let later = look()?;
+    file.set_attributes(later);
+    file.counter().bump();
+    Some(later)
+}
+
 /// The last link of an object is gone by our own doing: whoever has a reference to it can forget it.
 pub(crate) fn removed(export: &Export, object: ObjectId) {
     if let Some(file) = export.live(object) {

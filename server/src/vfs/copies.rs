@@ -120,7 +120,7 @@ fn copy_piece(
         offset: target.1,
         length: piece,
     };
-    let made = beside(export, from.file, to.file, range, || {
+    let made = beside(export, who, (from.file, to.file), range, || {
         let copied = store.copy(who, source, target, piece)?;
         Ok(Made {
             touched: copied,
@@ -167,7 +167,7 @@ pub fn clone_range(
     // The file system brings the source to the disk before it shares its blocks: while nobody is kept waiting, then.
     sync(export, from.file, true)?;
     for_good(export, to.file, || {
-        beside(export, from.file, to.file, range, || {
+        beside(export, who, (from.file, to.file), range, || {
             store.clone_range(who, source, target, count)?;
             Ok(Made {
                 touched: count,
@@ -181,18 +181,18 @@ pub fn clone_range(
 /// them, and who has seen them in the target must find them in the source.
 fn beside(
     export: &Export,
-    source: &Arc<File>,
-    target: &Arc<File>,
+    who: &Credential,
+    (source, target): (&Arc<File>, &Arc<File>),
     range: Range,
     make: impl FnOnce() -> Result<Made, StoreError>,
 ) -> Result<Made, StoreError> {
     let (from, to) = (source.object(), target.object());
     // What has to be waited for comes before any gate is closed.
+    let _changing = export.promises().ask_to_write(export, who, to)?;
     export.promises().ask_to_look(from)?;
-    let _changing = export.promises().ask(to)?;
     // Of two gates the lower object's is closed first, everywhere.
     let first = (from < to).then(|| source.close());
-    let made = alone(export, target, range, |_| {
+    let made = alone(export, who, target, range, |_| {
         let second = (from > to).then(|| source.close());
         let made = make();
         drop(second);
@@ -211,9 +211,9 @@ fn to_take(
     to: Place<'_>,
     count: u64,
 ) -> Result<(u64, bool), StoreError> {
-    let size = attributes(export, from.file.object())?.size;
     let facts = from.file.facts();
     check_right(export, who, from.file, &facts, Effort::MayBlock).map_err(refusal)?;
+    let size = attributes(export, from.file.object())?.size;
     let behind = size.checked_sub(from.offset).ok_or(Status::Inval)?;
     let count = match count {
         0 => behind,

@@ -522,7 +522,7 @@ impl Export {
     /// nobody may change the file unseen.
     pub(crate) fn hands_out(&self, file: &File) -> bool {
         self.nic.is_some()
-            && self.promises.alone_for(file.object()).is_none()
+            && !self.promises.is_left(file.object())
             && (file.is_watched() || file.unchecked_for(clock::now()) <= Nanos::from_secs(2))
     }
 

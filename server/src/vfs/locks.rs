@@ -2,7 +2,8 @@
 //!
 //! A protocol knows its owners, bounds what each may hold, and lets nobody wait longer than it should. Here is what it cannot
 //! know alone: which ranges of a file are locked, whether clients of the other protocol may still reclaim what they held
-//! before the server started anew, and when the other gave something back for which somebody waits.
+//! before the server started anew, when the other gave something back for which somebody waits, and that somebody wants what a
+//! client of the other holds whose lease is over.
 
 mod ranges;
 
@@ -86,6 +87,7 @@ impl Before {
 }
 
 type Hook = Box<dyn Fn() + Send + Sync>;
+type Expel = Box<dyn Fn(Nanos, &[u64]) + Send + Sync>;
 
 #[cfg(test)]
 type Meanwhile = Box<dyn FnOnce(&Locks) + Send>;
@@ -95,6 +97,7 @@ type Meanwhile = Box<dyn FnOnce(&Locks) + Send>;
 pub struct Locks {
     table: Mutex<Table>,
     hooks: [OnceLock<Hook>; 2],
+    expel: [OnceLock<Expel>; 2],
     /// What another protocol does just after somebody was denied a lock.
     #[cfg(test)]
     pub after_denial: Mutex<Option<Meanwhile>>,
@@ -301,13 +304,37 @@ impl Locks {
         let _ = self.hooks[side as usize].set(Box::new(hook));
     }
 
-    /// Lets a side hear its news now, if there are any. The hook of [`Side::Nlm`] may be called with the state of version 4
-    /// locked; that of [`Side::Nfs4`] locks this state itself.
+    /// Lets a side hear its news now, if there are any. Its hook locks the state of that side, so none may be locked.
     pub fn tell(&self, side: Side) {
         let news = !self.table.lock().news[side as usize].is_empty();
         if let Some(hook) = self.hooks[side as usize].get().filter(|_| news) {
             hook();
         }
+    }
+
+    /// What [`Locks::make_way`] calls with owners of this side: those whose leases are over lose what they hold. The first counts.
+    pub fn on_wanted(&self, side: Side, expel: impl Fn(Nanos, &[u64]) + Send + Sync + 'static) {
+        let _ = self.expel[side as usize].set(Box::new(expel));
+    }
+
+    /// A client of `side` wants this lock, or waits for it: clients of the other side that are in the way lose what they hold
+    /// if their leases are over. To be called with no state of either side locked. May block.
+    pub fn make_way(&self, side: Side, now: Nanos, file: ObjectId, span: Span, write: bool) {
+        let other = side.other();
+        let Some(expel) = self.expel[other as usize].get() else {
+            return;
+        };
+        let owners = self.in_the_way(other, file, span, write);
+        if !owners.is_empty() {
+            expel(now, &owners);
+        }
+    }
+
+    /// The owners of a side that have a lock in the way of this one, each once.
+    pub fn in_the_way(&self, side: Side, file: ObjectId, span: Span, write: bool) -> Vec<u64> {
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        ranges.map_or_else(Vec::new, |ranges| ranges.in_the_way(side, span, write))
     }
 
     /// Clients of a side may reclaim what they held before the server started anew, until then. Nobody else may take

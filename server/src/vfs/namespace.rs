@@ -7,6 +7,7 @@ use crate::store::{
 };
 use crate::vfs::change;
 use crate::vfs::export::Export;
+use crate::vfs::promises::may_change;
 use crate::vfs::write::set_attributes;
 
 /// CREATE. Cuts an existing file to the size asked for.
@@ -75,7 +76,8 @@ pub fn link(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<Attributes, StoreError> {
-    let _changing = export.promises().ask(object)?;
+    let judge = || may_change(export, who, directory).map_err(Into::into);
+    let _changing = export.promises().ask_judged(object, judge)?;
     let attributes = export.store().link(who, object, directory, name)?;
     change::record_links(export, object);
     Ok(attributes)
@@ -95,6 +97,18 @@ pub fn lookup(
     }
     change::seen(export, object, &attributes);
     Ok((object, attributes))
+}
+
+/// As [`lookup`], for who is not told the attributes.
+pub fn find(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+) -> Result<ObjectId, StoreError> {
+    let (object, attributes) = export.store().lookup(who, directory, name)?;
+    change::seen(export, object, &attributes);
+    Ok(object)
 }
 
 /// As [`lookup`], if it need not wait. `None` if it must, or if the attributes show an outside change.
@@ -198,8 +212,14 @@ pub fn readdir(
 ) -> Result<Listing, StoreError> {
     let shown = |tag| reaches(tag).is_ok();
     let mut listing = (export.store()).readdir_shown(who, directory, range, &shown)?;
-    let entries = listing.entries.iter_mut();
-    for (object, attributes) in entries.filter_map(|entry| entry.object.as_mut()) {
+    for entry in &mut listing.entries {
+        // A listing does not wait for one file for as long as a lease.
+        entry
+            .object
+            .take_if(|(object, _)| export.promises().is_withheld(*object));
+        let Some((object, attributes)) = &mut entry.object else {
+            continue;
+        };
         if export.promises().is_hidden(*object) {
             export.promises().ask_to_look(*object)?;
             *attributes = export.store().getattr(*object)?;

@@ -2,14 +2,15 @@
 //! when a change asks for it: every change asks before it begins, whichever way it came.
 //!
 //! A file may also be left to one client alone, which then changes it where nobody sees that. So whoever looks at such a file
-//! asks too, and no references to it are handed out.
+//! asks too, and no references to it are handed out. After a restart nobody looks at a file that was left so until it is known
+//! what has become of it: what was changed unseen may not have come back yet.
 //!
 //! A change says that it is under way and then looks for promises; who makes one notes it and then looks for changes under
 //! way. So at least one of them sees the other (both steps are sequentially consistent), and no promise is made beside a
 //! change. A change of names does not know at first which file it concerns, and counts for all files.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::Gather;
@@ -35,6 +36,10 @@ pub trait Holders: Send + Sync {
 
     /// The object was changed by someone whom nobody could ask.
     fn broken(&self, object: ObjectId);
+
+    /// Whether `by` has to wait, before it looks at the object, for someone to whom that was left alone before a restart and who
+    /// has not come back.
+    fn is_awaited(&self, object: ObjectId, by: Party) -> bool;
 }
 
 /// Who changes an object.
@@ -78,6 +83,8 @@ pub struct Promises {
     waiting_max: AtomicUsize,
     /// Nothing is changed, since somebody may claim promises from before a restart.
     closed: AtomicBool,
+    /// Files that were left to one client alone before the restart. They count while `closed` does.
+    before: OnceLock<HashSet<ObjectId>>,
 }
 
 /// A part of the files.
@@ -111,6 +118,7 @@ impl Default for Promises {
             waiting: AtomicUsize::new(0),
             waiting_max: AtomicUsize::new(WAITING_MAX),
             closed: AtomicBool::new(false),
+            before: OnceLock::new(),
         }
     }
 }
@@ -131,6 +139,15 @@ impl Drop for Changing<'_> {
     }
 }
 
+/// A thread that waits for a client.
+pub(crate) struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A change of names under way: no promise is made of any object.
 pub(crate) struct Naming<'a> {
     _all: Changing<'a>,
@@ -145,8 +162,10 @@ impl Promises {
         let _ = self.holders.set(holders);
     }
 
-    /// Nothing is changed from now on until [`Promises::open`]: which promises there were before a restart is not known yet.
-    pub fn close(&self) {
+    /// Nothing is changed from now on until [`Promises::open`]: which promises there were before a restart is not known yet. But
+    /// the files are that were left to one client alone; those that are told first count.
+    pub fn close(&self, alone: HashSet<ObjectId>) {
+        let _ = self.before.set(alone);
         self.closed.store(true, Ordering::SeqCst);
     }
 
@@ -242,6 +261,7 @@ impl Promises {
     /// longer. May wait, with no lock of the file held.
     pub(crate) fn ask_to_look(&self, object: ObjectId) -> Result<(), Status> {
         match self.is_hidden(object) {
+            true if self.is_awaited(object, PARTY.get()) => Err(Status::Jukebox),
             true => self.ask_back(self.shard(object), object),
             false => Ok(()),
         }
@@ -258,8 +278,29 @@ impl Promises {
 
     /// Whether somebody else than the caller may change the object unseen.
     pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
-        self.alone_for(object)
-            .is_some_and(|client| PARTY.get() != Party::Returning(Some(client)))
+        let party = PARTY.get();
+        let left = self.alone_for(object);
+        left.is_some_and(|client| party != Party::Returning(Some(client)))
+            || self.is_awaited(object, party)
+    }
+
+    /// Whether somebody may change the object unseen, or may have before a restart.
+    pub(crate) fn is_left(&self, object: ObjectId) -> bool {
+        self.alone_for(object).is_some() || self.is_awaited(object, Party::Stranger)
+    }
+
+    /// Whether a caller that takes a refusal for final would have to wait for someone who has not come back after a restart.
+    pub(crate) fn is_withheld(&self, object: ObjectId) -> bool {
+        PARTY.get() == Party::Stranger && self.is_awaited(object, Party::Stranger)
+    }
+
+    fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
+        let before = self.before.get().filter(|_| self.is_closed());
+        if !before.is_some_and(|before| before.contains(&object)) {
+            return false;
+        }
+        let holders = self.holders.get().and_then(Weak::upgrade);
+        holders.is_some_and(|holders| holders.is_awaited(object, by))
     }
 
     /// The client to which the object is left alone, if it is to one.
@@ -277,10 +318,17 @@ impl Promises {
         who: &Credential,
         object: ObjectId,
     ) -> Result<Changing<'_>, StoreError> {
+        self.ask_judged(object, || may_write(export, who, object))
+    }
+
+    /// As [`Promises::ask`], for a change that `judge` refuses to who has not the right to make it.
+    pub(crate) fn ask_judged(
+        &self,
+        object: ObjectId,
+        judge: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<Changing<'_>, StoreError> {
         if self.is_promised(object) {
-            // Without data this judges, and does nothing else.
-            let store = export.store();
-            store.write_from(who, object, 0, &Gather::new())?;
+            judge()?;
         }
         Ok(self.ask(object)?)
     }
@@ -313,11 +361,16 @@ impl Promises {
 
     /// Waits for the promises of the object to be given back. False: not any longer.
     fn wait(&self, shard: &Shard, object: ObjectId) -> bool {
+        let waiting = self.waiting();
+        waiting.is_some_and(|_waiting| self.wait_for(shard, shard.kept.lock(), object))
+    }
+
+    /// The calling thread may wait for a client until what this gives is dropped. `None`: as many do as may.
+    pub(crate) fn waiting(&self) -> Option<Waiting<'_>> {
         let most = self.waiting_max.load(Ordering::SeqCst);
-        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < most;
-        let given_back = waits && self.wait_for(shard, shard.kept.lock(), object);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        given_back
+        let waiting = self.waiting.fetch_add(1, Ordering::SeqCst);
+        let place = Waiting(&self.waiting);
+        (waiting < most).then_some(place)
     }
 
     fn wait_for(
@@ -374,9 +427,24 @@ impl Promises {
     }
 }
 
-/// Who may not change a directory asks nobody for anything.
-fn may_change(export: &Export, who: &Credential, directory: ObjectId) -> Result<(), Status> {
-    match export.store().access(who, directory, access::MODIFY) {
+/// Refuses who may not write to a file.
+pub(crate) fn may_write(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+) -> Result<(), StoreError> {
+    // Without data this judges, and does nothing else.
+    let store = export.store();
+    store.write_from(who, object, 0, &Gather::new()).map(drop)
+}
+
+/// Refuses who may not change what is in a directory, or the attributes of an object that whoever may write to it may change.
+pub(crate) fn may_change(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+) -> Result<(), Status> {
+    match export.store().access(who, object, access::MODIFY) {
         Ok(may) if may & access::MODIFY == 0 => Err(Status::Access),
         // What else there is, the change finds out.
         _ => Ok(()),

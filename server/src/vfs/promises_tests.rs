@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use odafs_fabric::sync::mpsc;
 
 use super::*;
-use crate::store::{CreateHow, Operation, OutsideChange, SetAttributes, StoreError, XattrHow};
+use crate::store::{
+    CreateHow, Operation, OutsideChange, ReaddirRange, SetAttributes, SetTime, StoreError, Time,
+    XattrHow,
+};
 use crate::vfs::testing::{World, owner};
 use crate::vfs::write::{Stable, commit, write};
-use crate::vfs::{attributes, namespace, space, xattrs};
+use crate::vfs::{attributes, copies, namespace, space, xattrs};
 
 /// Promises what it is told to.
 #[derive(Default)]
@@ -16,6 +19,8 @@ struct Keeper {
     promised: Mutex<HashSet<ObjectId>>,
     asked: Mutex<Vec<(ObjectId, Party)>>,
     broken: Mutex<Vec<ObjectId>>,
+    /// Looks at it wait, but for those of this party.
+    awaited: Mutex<Option<(ObjectId, Party)>>,
     /// Told of each that is asked for.
     tell: Mutex<Option<mpsc::Sender<ObjectId>>>,
 }
@@ -31,6 +36,11 @@ impl Holders for Keeper {
 
     fn broken(&self, object: ObjectId) {
         self.broken.lock().push(object);
+    }
+
+    fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
+        let awaited = *self.awaited.lock();
+        awaited.is_some_and(|(file, but)| file == object && by != but)
     }
 }
 
@@ -170,6 +180,7 @@ fn who_may_not_change_a_file_asks_nobody() {
     let world = World::new(64);
     let keeper = kept(&world);
     let file = world.file("a", b"old");
+    let source = world.file("source", b"data");
     promise(&world, &keeper, &file);
     let (export, root) = (&*world.export, world.export.root());
     let stranger = Credential {
@@ -188,7 +199,50 @@ fn who_may_not_change_a_file_asks_nobody() {
     };
     let set = attributes::set(export, &root_user, root, &new, None);
     set.expect("the mode is set");
-    let changes: [&dyn Fn() -> Result<(), StoreError>; 3] = [
+    let set = |new: &SetAttributes| {
+        let set = attributes::set(export, &stranger, file.object(), new, None);
+        set.map(drop).map_err(|no| no.error)
+    };
+    let is_owners = [
+        SetAttributes {
+            mode: Some(0o666),
+            ..SetAttributes::default()
+        },
+        SetAttributes {
+            uid: Some(4711),
+            ..SetAttributes::default()
+        },
+        SetAttributes {
+            mtime: SetTime::To(Time::default()),
+            ..SetAttributes::default()
+        },
+    ];
+    for new in is_owners {
+        assert_eq!(set(&new).unwrap_err().status, Status::Perm);
+    }
+    let cut = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
+    let touch = SetAttributes {
+        mtime: SetTime::ServerTime,
+        ..SetAttributes::default()
+    };
+    let object = file.object();
+    let range = space::Range {
+        offset: 0,
+        length: 2,
+    };
+    let at = |file| copies::Place { file, offset: 0 };
+    let changes: [&dyn Fn() -> Result<(), StoreError>; 11] = [
+        &|| set(&cut),
+        &|| set(&touch),
+        &|| namespace::link(export, &stranger, object, root, b"c").map(drop),
+        &|| xattrs::set(export, &stranger, object, (b"x", b"y"), XattrHow::Either).map(drop),
+        &|| xattrs::remove(export, &stranger, object, b"x").map(drop),
+        &|| space::allocate(export, &stranger, &file, range),
+        &|| space::deallocate(export, &stranger, &file, range),
+        &|| copies::copy(export, &stranger, at(&source), at(&file), 2).map(drop),
         &|| {
             let written = write(export, &stranger, &file, 0, &b"new"[..], Stable::Unstable);
             written.map(drop).map_err(|no| no.error)
@@ -209,7 +263,7 @@ fn after_a_restart_only_what_was_so_before_is_taken() {
     let world = World::new(64);
     let file = world.file("a", b"old");
     let promises = world.export.promises();
-    promises.close();
+    promises.close(HashSet::new());
     assert!(promises.ask(file.object()).is_err());
     assert!(promises.ask_known(file.object()).is_ok());
     // What there was is promised again meanwhile.
@@ -329,4 +383,71 @@ fn a_file_is_left_to_one_alone() {
     end(&world, &keeper, &file);
     assert!(!promises.is_hidden(file.object()));
     assert!(is_empty(promises));
+}
+
+/// A file that was left to one client alone before a restart, and another.
+fn restarted() -> (World, Arc<Keeper>, [Arc<File>; 2]) {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let files = [world.file("a", b"old"), world.file("b", b"old")];
+    let returning = Party::Returning(Some(7));
+    *keeper.awaited.lock() = Some((files[0].object(), returning));
+    world
+        .export
+        .promises()
+        .close(HashSet::from([files[0].object()]));
+    (world, keeper, files)
+}
+
+#[test]
+fn nobody_looks_at_what_was_left_to_one_alone_before_a_restart() {
+    let (world, keeper, [file, other]) = restarted();
+    let (export, object) = (&*world.export, file.object());
+    let reads = |file, effort| world.try_read(file, 0, 3, effort).map(|(data, _)| data);
+    let later = ReadFailed::Status(Status::Jukebox);
+    assert_eq!(reads(&file, Effort::MayBlock), Err(later));
+    let polled = reads(&file, Effort::ResidentOnly);
+    assert_eq!(polled, Err(ReadFailed::NotResident));
+    assert!(attributes::attributes_at_hand(export, object).is_none());
+    let known = attributes::attributes(export, object);
+    assert_eq!(known.unwrap_err().status, Status::Jukebox);
+    let found = namespace::lookup(export, &owner(), export.root(), b"a");
+    assert_eq!(found.unwrap_err().status, Status::Jukebox);
+    // Others are looked at and read directly.
+    assert_eq!(reads(&other, Effort::MayBlock).expect("read"), b"old");
+    let reader = world.client(&owner());
+    assert!(reader.counter(&file).is_none() && reader.counter(&other).is_some());
+    assert!(reader.reference(&other, 0).is_some());
+    // Who comes back looks at it, and then everybody does.
+    let acting = changing_for(Party::Returning(Some(7)));
+    assert_eq!(reads(&file, Effort::MayBlock).expect("read"), b"old");
+    drop(acting);
+    *keeper.awaited.lock() = None;
+    assert_eq!(reads(&file, Effort::MayBlock).expect("read"), b"old");
+    export.promises().open();
+    export.promises().open();
+    assert!(keeper.asked.lock().is_empty());
+    assert!(is_empty(export.promises()));
+}
+
+#[test]
+fn a_listing_leaves_out_what_cannot_be_shown_after_a_restart() {
+    let (world, _keeper, [file, other]) = restarted();
+    let export = &*world.export;
+    let range = ReaddirRange {
+        cookie: 0,
+        verifier: [0; 8],
+        max_entries: 10,
+        plus: true,
+    };
+    let list = || namespace::readdir(export, &owner(), export.root(), range);
+    let listing = list().expect("listed");
+    let shown = |file: &Arc<File>| {
+        let mut entries = listing.entries.iter();
+        let entry = entries.find(|entry| entry.fileid == file.object().ino);
+        entry.expect("listed").object.is_some()
+    };
+    assert!(!shown(&file) && shown(&other));
+    let _acting = changing_for(Party::Returning(None));
+    assert_eq!(list().unwrap_err().status, Status::Jukebox);
 }

@@ -42,7 +42,7 @@ pub fn allocate(
     let Range { offset, length } = range;
     let store = export.store();
     for_good(export, file, || {
-        alone(export, file, range, |_| {
+        alone(export, who, file, range, |_| {
             store.allocate(who, file.object(), offset, length)?;
             Ok(Made {
                 touched: 0,
@@ -62,7 +62,7 @@ pub fn deallocate(
     let Range { offset, .. } = range;
     let store = export.store();
     for_good(export, file, || {
-        alone(export, file, range, |now| {
+        alone(export, who, file, range, |now| {
             // There is nothing behind the end. A write without bytes checks the right to write.
             let length = range.length.min(now.size.saturating_sub(offset));
             match length {
@@ -93,15 +93,17 @@ pub(super) fn for_good(
     Ok(())
 }
 
-/// Makes a change of bytes in `range`, with the file's gate closed. `make` gets the attributes from before.
+/// Makes a change of bytes in `range` for a caller who may write, with the file's gate closed. `make` gets the attributes
+/// from before.
 pub(super) fn alone(
     export: &Export,
+    who: &Credential,
     file: &Arc<File>,
     range: Range,
     make: impl FnOnce(&Attributes) -> Result<Made, StoreError>,
 ) -> Result<Made, StoreError> {
     let (store, object) = (export.store(), file.object());
-    let _changing = export.promises().ask(object)?;
+    let _changing = export.promises().ask_to_write(export, who, object)?;
     let gate = file.close();
     if gate.gone {
         return Err(Status::Stale.into());

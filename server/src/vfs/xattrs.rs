@@ -4,6 +4,7 @@ use crate::store::{Credential, ObjectId, StoreError, XattrHow};
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
 use crate::vfs::export::Export;
+use crate::vfs::promises::may_change;
 
 /// Whether objects of the export have extended attributes.
 pub fn supported(export: &Export) -> bool {
@@ -37,7 +38,7 @@ pub fn set(
     (name, value): (&[u8], &[u8]),
     how: XattrHow,
 ) -> Result<Around, StoreError> {
-    changing(export, object, || {
+    changing(export, who, object, || {
         export.store().set_xattr(who, object, name, value, how)
     })
 }
@@ -49,17 +50,19 @@ pub fn remove(
     object: ObjectId,
     name: &[u8],
 ) -> Result<Around, StoreError> {
-    changing(export, object, || {
+    changing(export, who, object, || {
         export.store().remove_xattr(who, object, name)
     })
 }
 
 fn changing(
     export: &Export,
+    who: &Credential,
     object: ObjectId,
     change: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<Around, StoreError> {
-    let _changing = export.promises().ask(object)?;
+    let judge = || may_change(export, who, object).map_err(Into::into);
+    let _changing = export.promises().ask_judged(object, judge)?;
     let around = Change::begin(export, object);
     change()?;
     change::record_links(export, object);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use odafs_common::wire::nfs4::{LockType, share_access};
 use odafs_common::wire::nlm4::Status;
+use odafs_fabric::clock::Nanos;
 use odafs_nic::calls::Back;
 
 use crate::harness::{Four, Server, caller, read, write};
@@ -80,6 +81,46 @@ fn a_client_of_version_3_is_called_when_one_of_version_4_gives_back() {
     assert_eq!(three.lock(write(1, 5, 5).waiting()), Status::Blocked);
     four.unlock(held);
     server.network.granted().answers(Status::Granted);
+}
+
+#[test]
+fn a_client_of_version_4_whose_lease_is_over_keeps_nobody_out() {
+    for asks_first in [true, false] {
+        // Leases are over at once.
+        let server = Server::start(Server::new().remains, 2, Nanos(0));
+        let three = server.client("10.1.0.3:700", "three");
+        let (four, _) = four(&server);
+        four.lock(LockType::Write, (0, 10)).expect("free");
+        // What nobody wants it keeps.
+        assert_eq!(three.test(write(1, 10, 5)), Ok(Status::Granted));
+        assert_eq!(three.lock(write(1, 10, 5)), Status::Granted);
+        server.tick();
+        assert_eq!(server.gauge("nfs4_locks"), 1);
+        if asks_first {
+            assert_eq!(three.test(read(2, 9, 1)), Ok(Status::Granted));
+            assert_eq!(server.gauge("nfs4_locks"), 0);
+        }
+        assert_eq!(three.lock(read(2, 9, 1)), Status::Granted);
+        assert_eq!(server.gauge("nfs4_locks"), 0);
+        // It is not to reclaim that after a restart.
+        assert_eq!(*server.remains.kept4.lock().unwrap(), "");
+    }
+}
+
+#[test]
+fn who_waits_for_a_client_of_version_4_gets_the_lock_when_its_lease_is_over() {
+    let server = Server::new();
+    let three = server.client("10.1.0.3:700", "three");
+    let (four, _) = four(&server);
+    four.lock(LockType::Write, (0, 10)).expect("free");
+    assert_eq!(three.lock(write(1, 5, 10).waiting()), Status::Blocked);
+    server.tick();
+    assert!(server.network.is_silent());
+    server.tick_after(Nanos::from_secs(2 * 3600));
+    server.network.granted().answers(Status::Granted);
+    assert_eq!(three.unlock(write(1, 0, 0)), Status::Granted);
+    assert_eq!(server.gauge("nfs4_locks"), 0);
+    assert_eq!(*server.remains.kept4.lock().unwrap(), "");
 }
 
 #[test]

@@ -344,7 +344,7 @@ fn a_client_that_has_started_anew_has_no_locks() {
     assert_eq!(two.lock(write(1, 0, 5)), Status::Denied);
 }
 
-fn share_of<'a>(client: &'a Three<'_>, mode: ShareMode, access: ShareAccess) -> ShareArgs<'a> {
+pub fn share_of<'a>(client: &'a Three<'_>, mode: ShareMode, access: ShareAccess) -> ShareArgs<'a> {
     ShareArgs {
         cookie: Object(b"c"),
         share: Share {

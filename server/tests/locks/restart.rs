@@ -4,13 +4,16 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use odafs_common::wire::nfs4::{LockType, Status as Status4};
-use odafs_common::wire::nlm4::{self, Procedure, Status};
+use odafs_common::wire::nlm4::{
+    self, Procedure, ShareAccess, ShareArgs, ShareMode, ShareResult, Status,
+};
 use odafs_common::wire::nsm;
 use odafs_common::wire::xdr::Decode as _;
 use odafs_fabric::clock::Nanos;
 use odafs_server::nlm4::Heard;
 
-use crate::harness::{Four, SERVER, Server, caller, read, write};
+use crate::harness::{Four, SERVER, Server, Three, caller, read, write};
+use crate::nlm::share_of;
 
 const HOUR: Nanos = Nanos::from_secs(3600);
 
@@ -39,6 +42,32 @@ fn who_held_locks_is_told_and_reclaims_them() {
     assert_eq!(one.unlock(write(1, 4, 1)), Status::Granted);
     server.tick();
     assert!(server.network.is_silent());
+}
+
+#[test]
+fn who_shares_a_file_is_told_too_and_shares_it_again() {
+    let server = Server::new();
+    let one = server.client("10.1.0.1:700", "one");
+    let share = |client: &Three<'_>, reclaim| {
+        let arguments = ShareArgs {
+            reclaim,
+            ..share_of(client, ShareMode::DenyBoth, ShareAccess::Read)
+        };
+        client
+            .call::<ShareResult<'static>>(Procedure::Share, &arguments)
+            .status
+    };
+    assert_eq!(share(&one, false), Status::Granted);
+    let server = Server::start(server.remains, 2, HOUR);
+    let calls = server.network.all();
+    assert_eq!((calls.len(), calls[0].program), (1, nsm::PROGRAM));
+    let one = server.client("10.1.0.1:700", "one");
+    let two = server.client("10.1.0.2:700", "two");
+    assert_eq!(share(&two, false), Status::DeniedGracePeriod);
+    assert_eq!(share(&one, true), Status::Granted);
+    // It has started anew itself, and has nothing.
+    one.notifies("one", 9);
+    assert_eq!(server.gauge("nlm_hosts"), 0);
 }
 
 #[test]
@@ -125,7 +154,7 @@ fn what_changes_no_records_does_not_wait_until_those_of_others_are_kept() {
 fn calls_that_change_records_say_that_they_may_wait() {
     let server = Server::new();
     let of = |procedure: Procedure| (nlm4::PROGRAM, nlm4::VERSION, procedure.code());
-    for procedure in [Procedure::Lock, Procedure::FreeAll] {
+    for procedure in [Procedure::Lock, Procedure::Share, Procedure::FreeAll] {
         assert!(server.may_sync(of(procedure)));
     }
     for procedure in [Procedure::Test, Procedure::Unlock, Procedure::Cancel] {

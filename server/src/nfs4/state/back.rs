@@ -36,6 +36,20 @@ pub enum Callback {
         /// The compound that brought it.
         origin: Option<Origin>,
     },
+    /// What is the file like that the client may have changed?
+    GetAttributes {
+        /// For [`State::answer`].
+        question: u64,
+        /// The file.
+        file: ObjectId,
+        /// The compound that brought its delegation.
+        origin: Option<Origin>,
+    },
+    /// The client should use no slot of this session above one.
+    RecallSlot {
+        /// The highest that it should use.
+        target: u32,
+    },
     /// Delegations are to be returned, whichever.
     RecallAny {
         /// The client may keep so many.
@@ -69,6 +83,8 @@ pub struct Send {
 pub enum Called {
     /// The client has seen it.
     Seen,
+    /// The client has seen it and says which change attribute and which size, in bytes, the file has.
+    Told(u64, u64),
     /// The client asks for it again, later.
     Later,
     /// The client has seen it, and can do nothing about it yet.
@@ -96,6 +112,8 @@ pub(super) struct BackChannel {
     connections: Vec<u64>,
     /// The client did not take a callback. It is told so until it binds a connection anew.
     fault: bool,
+    /// The highest slot of the session that the client should use, if it is to be told that.
+    slots: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -116,12 +134,18 @@ impl BackChannel {
             under_way: None,
             connections: Vec::new(),
             fault: false,
+            slots: None,
         })
     }
 
     /// What the client may not have seen.
     pub fn unsaid(self) -> Option<Callback> {
         self.under_way.map(|under_way| under_way.callback)
+    }
+
+    /// The client should use no slot above this one.
+    pub fn ask_for_slots(&mut self, target: u32) {
+        self.slots = Some(target);
     }
 
     fn is_up(&self) -> bool {
@@ -138,13 +162,16 @@ fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
     known.next()
 }
 
-/// Whether a callback is still to be said. What was returned meanwhile needs no recall.
+/// Whether a callback is still to be said. What was returned meanwhile needs no recall, and what nobody waits for no answer.
 fn is_due(callback: &Callback, delegations: &Delegations) -> bool {
     match callback {
         Callback::Recall { state, .. } => {
             let [_, client, number] = words(&state.other);
             delegations.is_recalled((client, number))
         }
+        Callback::GetAttributes { question, .. } => delegations.is_awaited(*question),
+        // SEQUENCE tells it too, and no other session is concerned.
+        Callback::RecallSlot { .. } => false,
         Callback::NotifyLock { .. } | Callback::RecallAny { .. } => true,
     }
 }
@@ -279,9 +306,12 @@ impl State {
                     continue;
                 };
                 let delegations = &self.delegations;
+                let slots = back.slots.take();
+                let slots = slots.map(|target| Callback::RecallSlot { target });
                 let mut waiting = std::iter::from_fn(|| client.callbacks.pop_front());
-                let Some(callback) = waiting.find(|next| is_due(next, delegations)) else {
-                    break;
+                let due = || waiting.find(|next| is_due(next, delegations));
+                let Some(callback) = slots.or_else(due) else {
+                    continue;
                 };
                 let connection = back.connections[back.connections.len() - 1];
                 back.under_way = Some(UnderWay {
@@ -319,8 +349,11 @@ impl State {
         let Some(under_way) = back.under_way.take() else {
             return;
         };
+        if let Callback::GetAttributes { question, .. } = under_way.callback {
+            self.delegations.hear(question, called);
+        }
         match called {
-            Called::Seen => {
+            Called::Seen | Called::Told(..) => {
                 back.sequence = sequence;
                 if let Callback::Recall { state, .. } = &under_way.callback {
                     let [_, client, number] = words(&state.other);

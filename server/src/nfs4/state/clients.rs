@@ -341,25 +341,6 @@ impl State {
         Ok(())
     }
 
-    /// Whether a client may still reclaim delegations. Not so where stable storage did not say that it has any that stand, and
-    /// where changes may have begun.
-    pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
-        let known = self.clients.get(&client).ok_or(Status::Expired)?;
-        match self.grace.delegated.contains(&known.identity) {
-            true => Ok(()),
-            false => Err(Status::ReclaimBad),
-        }
-    }
-
-    /// The same, of the client of a session.
-    pub fn may_reclaim_delegation(&self, sender: Sender) -> Result<(), Status> {
-        match sender {
-            Sender::Client(id) => self.may_reclaim_delegations(self.session_client(id)?),
-            // Minor version 0 has none.
-            Sender::Named => Ok(()),
-        }
-    }
-
     /// Who takes too much is told so in the terms of its minor version.
     pub(super) fn too_much(&self, number: u32) -> Status {
         match self.clients.get(&number) {
@@ -474,20 +455,6 @@ impl State {
             self.records.push(Record::Keep(Reclaiming {
                 identity: client.identity.clone(),
                 delegations: client.recorded_delegations,
-            }));
-        }
-    }
-
-    /// From now on the client may reclaim its delegations, too; or no more.
-    pub(super) fn record_delegations(&mut self, number: u32, delegations: bool) {
-        if let Some(client) = self.clients.get_mut(&number)
-            && client.recorded_delegations != delegations
-        {
-            client.recorded_delegations = delegations;
-            client.recorded = true;
-            self.records.push(Record::Keep(Reclaiming {
-                identity: client.identity.clone(),
-                delegations,
             }));
         }
     }

@@ -11,6 +11,10 @@
 //!                                                    FREE_STATEID
 //! ```
 
+mod asked;
+mod many;
+mod recorded;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use odafs_common::wire::nfs4::{
@@ -25,10 +29,10 @@ use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
+pub use asked::{Answer, Question};
+
 /// A file whose delegation was recalled is delegated to nobody for so long.
 const COOLING: Nanos = Nanos::from_secs(30);
-/// Clients are asked for delegations at most so often.
-const ASKING: Nanos = Nanos::from_secs(10);
 
 /// A delegation.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ struct Delegation {
     origin: Option<Origin>,
     /// When its client was last asked for it, it did not know of it.
     unknown: bool,
+    /// The file's change attribute as its client knows it, if that was said.
+    change: Option<u64>,
 }
 
 /// What a delegation is for.
@@ -76,6 +82,8 @@ pub(super) struct Delegations {
     /// Those of each file that are not revoked.
     files: HashMap<ObjectId, Vec<Key>>,
     clients: HashMap<u32, Of>,
+    /// How many of all are for writing.
+    alone: usize,
     /// How many of each file are revoked, which their clients have not taken note of.
     revoked: HashMap<ObjectId, usize>,
     /// Until when a file is not delegated again.
@@ -86,6 +94,8 @@ pub(super) struct Delegations {
     ended: Vec<ObjectId>,
     /// When all clients were last asked to return some.
     asked: Option<Nanos>,
+    /// Of questions to clients, by number. A thread waits for each.
+    answers: HashMap<u64, Answer>,
     counts: DelegationCounts,
 }
 
@@ -124,7 +134,8 @@ impl Delegations {
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         let maps = self.files.is_empty() && self.clients.is_empty() && self.cooling.is_empty();
-        self.all.is_empty() && self.revoked.is_empty() && maps && self.cooled.is_empty()
+        let lists = self.cooled.is_empty() && self.answers.is_empty();
+        self.all.is_empty() && self.revoked.is_empty() && maps && lists
     }
 
     /// Files that somebody has a delegation of.
@@ -169,11 +180,6 @@ impl Delegations {
     }
 }
 
-/// Whether there are nearly as many as there may be.
-fn is_near(count: usize, most: usize) -> bool {
-    count >= most - most / 8
-}
-
 impl State {
     /// Whether the client of a session may have a delegation of a file that it has opened so, and which client that is.
     pub fn may_delegate(
@@ -212,6 +218,10 @@ impl State {
                 return Err(WhyNone::Contention(false));
             }
             Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
+            // Stable storage names the file of each.
+            Delegated::Write if table.alone >= self.limits.all_delegations / 4 => {
+                return Err(WhyNone::Resource(false));
+            }
             _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
             Delegated::Read | Delegated::Write => {}
         }
@@ -253,6 +263,7 @@ impl State {
             standing: Standing::Held,
             origin,
             unknown: false,
+            change: None,
         };
         table.all.insert(key, delegation);
         table.files.entry(file).or_default().push(key);
@@ -263,66 +274,14 @@ impl State {
             .states
             .insert(key.1);
         table.counts.granted += 1;
+        if kind == Delegated::Write {
+            table.alone += 1;
+            self.name_file(client, file);
+        }
+        self.has_reclaimed(client, file);
         self.record_delegations(client, true);
         self.ask_for_some(now, client);
         Some((self.state_id(key, 1), !hears))
-    }
-
-    /// Who has returned all its delegations a lease ago needs no grace for them.
-    pub(super) fn forget_returned(&mut self, now: Nanos) {
-        let mut returned = Vec::new();
-        for (number, client) in &mut self.clients {
-            if self.delegations.clients.contains_key(number) {
-                client.delegated = now;
-            } else if client.recorded_delegations && now.since(client.delegated) > self.limits.lease
-            {
-                returned.push(*number);
-            }
-        }
-        for number in returned {
-            self.record_delegations(number, false);
-        }
-    }
-
-    /// Clients whose lease is over, that hold nothing but delegations; or that hold some, where these are nearly as many as
-    /// there may be. Others wait for what they hold.
-    pub(super) fn idle_with_delegations(&self, now: Nanos) -> Vec<u32> {
-        let table = &self.delegations;
-        let full = is_near(table.all.len(), self.limits.all_delegations);
-        let holders = table.clients.iter().filter(|(number, of)| {
-            let known = self.clients.get(number);
-            let alone = known.is_some_and(|known| known.states == of.states.len());
-            (full || alone) && self.is_over(**number, now)
-        });
-        holders.map(|(number, _)| *number).collect()
-    }
-
-    /// Who has nearly as many as there may be is asked to return half of them (CB_RECALL_ANY).
-    fn ask_for_some(&mut self, now: Nanos, client: u32) {
-        let table = &mut self.delegations;
-        let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < ASKING);
-        let mut asked = Vec::new();
-        if is_near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
-            table.asked = Some(now);
-            asked.extend(table.clients.keys().copied());
-        }
-        if let Some(of) = table.clients.get(&client)
-            && is_near(of.states.len(), self.limits.delegations)
-            && !lately(of.asked)
-        {
-            asked.push(client);
-        }
-        for client in asked {
-            // Who is gone would not answer, and loses all that it has.
-            if self.is_over(client, now) {
-                continue;
-            }
-            if let Some(of) = self.delegations.clients.get_mut(&client) {
-                of.asked = Some(now);
-                let keep = (of.states.len() / 2) as u32;
-                self.say(client, Callback::RecallAny { keep });
-            }
-        }
     }
 
     /// Asks for the delegations of a file, but for those of `by`, which wants to change it. Whoever was asked a lease ago
@@ -408,6 +367,18 @@ impl State {
         }
         // Its own opens for writing succeed beside a delegation to read.
         self.is_left_alone(file)
+    }
+
+    /// Whether others may have locked something of the file under a delegation, without telling, that is in the way of such a
+    /// lock. Their delegations are recalled (RFC 8881, section 10.4.2). Who has one for reading alone locks for reading alone.
+    pub(super) fn may_be_locked_unseen(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        file: ObjectId,
+        write: bool,
+    ) -> bool {
+        (write || self.is_left_alone(file)) && !self.recall(now, file, Some(client))
     }
 
     /// Whether somebody has a write delegation of the file.
@@ -533,6 +504,7 @@ impl State {
                 table.clients.remove(&key.0);
             }
         }
+        table.alone -= usize::from(known.kind == Delegated::Write);
         table.leave_file(key, known.file);
         if known.standing == Standing::Revoked
             && let Some(revoked) = table.revoked.get_mut(&known.file)

@@ -189,10 +189,14 @@ impl State {
         let client = self.client_of(now, sender, owner)?;
         self.may_take(now, client, false)?;
         let owner = self.find_owner(client, Role::Lock, owner.owner.0);
-        while let Some(held) = self.conflict(file, span, is_write(range.kind), owner) {
+        let write = is_write(range.kind);
+        while let Some(held) = self.conflict(file, span, write, owner) {
             self.make_way(now, &held)?;
         }
-        Ok(())
+        match self.may_be_locked_unseen(now, client, file, write) {
+            true => Err(Status::Delay.into()),
+            false => Ok(()),
+        }
     }
 
     /// LOCKU
@@ -269,6 +273,15 @@ impl State {
         if state.is_some_and(|state| !state.waiters.is_empty()) {
             self.wake(file);
         }
-        self.locks.tell(Side::Nlm);
+    }
+
+    /// Others want what these owners have locked: their clients lose all that they have if their leases are over.
+    pub fn expel_owners(&mut self, now: Nanos, owners: &[u64]) {
+        for owner in owners {
+            let client = self.owners.get(owner).map(|owner| owner.client);
+            if let Some(client) = client.filter(|client| self.is_over(*client, now)) {
+                self.expel(client);
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ mod stateids;
 mod tests;
 mod waiters;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status};
@@ -26,7 +26,7 @@ use crate::vfs::locks::{Locks, Side};
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
 use delegations::Delegations;
-pub use delegations::{Delegated, DelegationCounts};
+pub use delegations::{Answer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;
@@ -242,6 +242,9 @@ pub struct Reclaiming {
     pub delegations: bool,
 }
 
+/// Files by the identity of a client, for stable storage.
+pub type NamedFiles = BTreeMap<Vec<u8>, BTreeSet<ObjectId>>;
+
 /// Who may reclaim what it had before the server started anew.
 #[derive(Debug)]
 struct Grace {
@@ -249,8 +252,9 @@ struct Grace {
     until: Nanos,
     /// Those that have not said that they are done.
     waiting: HashSet<Vec<u8>>,
-    /// Those of them that may reclaim delegations. While there are any, no file is changed.
-    delegated: HashSet<Vec<u8>>,
+    /// Those of them that may reclaim delegations, with the files of the write delegations that they have not reclaimed yet. While
+    /// there are any, no file is changed, and nobody looks at these files.
+    delegated: HashMap<Vec<u8>, HashSet<ObjectId>>,
 }
 
 /// All of it.
@@ -279,10 +283,16 @@ pub struct State {
     locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
     records: Vec<Record>,
+    /// The files of write delegations, by the identity of the client, and some that were returned since the last tick.
+    named: NamedFiles,
+    /// [`State::take_named`] has not told them yet.
+    naming: bool,
     last_client: u32,
     last_serial: u64,
     /// Bytes that the slots of all sessions may keep.
     cached_bytes: usize,
+    /// When clients were last asked to use fewer slots.
+    asked_for_slots: Option<Nanos>,
     opens: usize,
     /// Clients to which something may be said now.
     calling: BTreeSet<u32>,
@@ -300,7 +310,9 @@ impl State {
         Self {
             grace: Grace {
                 until: now + limits.lease,
-                delegated: delegated.map(|client| client.identity.clone()).collect(),
+                delegated: delegated
+                    .map(|client| (client.identity.clone(), HashSet::new()))
+                    .collect(),
                 waiting: (reclaiming.into_iter().map(|client| client.identity)).collect(),
             },
             limits,
@@ -317,9 +329,12 @@ impl State {
             delegations: Delegations::default(),
             locks: Arc::default(),
             records: Vec::new(),
+            named: NamedFiles::new(),
+            naming: false,
             last_client: 0,
             last_serial: 0,
             cached_bytes: 0,
+            asked_for_slots: None,
             opens: 0,
             calling: BTreeSet::new(),
             later: BTreeSet::new(),
@@ -348,11 +363,6 @@ impl State {
             || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
-    /// Whether somebody may still reclaim delegations. Nobody may any more once this is false, whatever the time.
-    pub fn awaits_delegations(&self) -> bool {
-        !self.grace.delegated.is_empty()
-    }
-
     /// Whether [`State::take_records`] has something to tell.
     pub fn has_records(&self) -> bool {
         !self.records.is_empty()
@@ -368,7 +378,9 @@ impl State {
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);
+        self.tick_slots();
         self.tick_delegations(now);
+        self.expel_for_waiters(now);
         let over: Vec<u32> = self
             .clients
             .iter()

@@ -13,7 +13,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::BackChannel;
 use super::clients::Kind;
-use super::{Limits, Principal, Sequenced, Slot, State, Way};
+use super::{Limits, Origin, Principal, Sequenced, Slot, State, Way};
 
 /// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
 const MESSAGE_BYTES_MIN: u32 = 128;
@@ -21,6 +21,10 @@ const MESSAGE_BYTES_MIN: u32 = 128;
 const SHORT_BYTES: usize = 512;
 /// Callbacks are no longer than this, in bytes.
 const CALLBACK_BYTES: u32 = 2048;
+/// No session is asked to do with fewer slots than this.
+const SLOTS_MIN: u32 = 8;
+/// Sessions are asked to use fewer slots at most so often.
+const ASKING: Nanos = Nanos::from_secs(10);
 /// The most connections that a session knows.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -30,6 +34,10 @@ pub(super) struct Session {
     pub client: u32,
     fore: ChannelAttributes,
     slots: Vec<SlotState>,
+    /// So many of the first slots may keep replies; the others have none.
+    keeping: u32,
+    /// The highest slot that the client should use.
+    target: u32,
     connections: Vec<u64>,
     /// If there was to be one.
     pub back: Option<BackChannel>,
@@ -41,22 +49,39 @@ struct SlotState {
     sequence: u32,
     /// It is being executed.
     busy: bool,
+    /// Its reply was asked to be kept.
+    cache: bool,
     /// Its reply is in `reply`.
     kept: bool,
+    /// The highest slot that the client should use, as its last reply said.
+    told: u32,
     reply: Vec<u8>,
 }
 
 impl Session {
     /// Bytes that its slots may keep.
     fn cached_bytes(&self) -> usize {
-        cached_bytes(&self.fore)
+        cached_bytes(&self.fore, self.keeping)
+    }
+
+    /// The client has seen how many slots it should use, and uses no more: the others keep nothing.
+    fn give_up_slots(&mut self) {
+        let (keeping, rest) = (self.target + 1, self.target as usize + 1);
+        if keeping >= self.keeping || self.slots[rest..].iter().any(|slot| slot.busy) {
+            return;
+        }
+        self.keeping = keeping;
+        for slot in &mut self.slots[rest..] {
+            slot.kept = false;
+            slot.reply = Vec::new();
+        }
     }
 }
 
-/// Bytes that the slots of such a channel may keep.
-fn cached_bytes(fore: &ChannelAttributes) -> usize {
+/// Bytes that so many slots of such a channel may keep.
+fn cached_bytes(fore: &ChannelAttributes, slots: u32) -> usize {
     let each = (fore.max_response_cached as usize).max(SHORT_BYTES);
-    each.saturating_mul(fore.max_requests as usize)
+    each.saturating_mul(slots as usize)
 }
 
 /// What a channel is granted of what is asked for.
@@ -123,10 +148,13 @@ impl State {
             .all_cached_bytes
             .saturating_sub(self.cached_bytes);
         // One session must not take what is left for all.
-        while fore.max_requests > 1 && cached_bytes(&fore) > left / 4 {
+        while fore.max_requests > 1 && cached_bytes(&fore, fore.max_requests) > left / 4 {
             fore.max_requests /= 2;
         }
-        if cached_bytes(&fore) > left {
+        if left < self.limits.all_cached_bytes / 8 {
+            self.ask_for_slots(now);
+        }
+        if cached_bytes(&fore, fore.max_requests) > left {
             return Err(Status::Delay);
         }
         let id = self.session_id(number);
@@ -152,6 +180,8 @@ impl State {
             client: number,
             fore,
             slots: slots.collect(),
+            keeping: fore.max_requests,
+            target: fore.max_requests - 1,
             connections: Vec::new(),
             back: back_channel,
         };
@@ -177,6 +207,39 @@ impl State {
             }
         }
         Ok(made)
+    }
+
+    /// Little is left of what slots may keep: clients are asked to do with half of theirs (RFC 8881, section 20.8). They are told
+    /// by SEQUENCE too. Who goes on as before loses nothing.
+    fn ask_for_slots(&mut self, now: Nanos) {
+        if self
+            .asked_for_slots
+            .is_some_and(|at| now.since(at) < ASKING)
+        {
+            return;
+        }
+        self.asked_for_slots = Some(now);
+        for session in self.sessions.values_mut() {
+            let slots = session.target.div_ceil(2);
+            if slots >= SLOTS_MIN {
+                session.target = slots - 1;
+                if let Some(back) = &mut session.back {
+                    back.ask_for_slots(session.target);
+                    self.calling.insert(session.client);
+                }
+            }
+        }
+    }
+
+    /// A second or so has passed: if there is plenty again, clients may use all of their slots.
+    pub(super) fn tick_slots(&mut self) {
+        if self.asked_for_slots.is_none() || self.cached_bytes > self.limits.all_cached_bytes / 2 {
+            return;
+        }
+        self.asked_for_slots = None;
+        for session in self.sessions.values_mut() {
+            session.target = session.fore.max_requests - 1;
+        }
     }
 
     /// Others cannot guess it.
@@ -205,17 +268,19 @@ impl State {
         if let Some(client) = self.clients.get_mut(&client) {
             client.renewed = now;
         }
-        self.bind(way.connection, &args.session);
         let back = args.channel != WantedChannel::Fore && self.bind_back(way, &args.session);
+        let channel = match args.channel {
+            WantedChannel::Back if back => GrantedChannel::Back,
+            _ if back => GrantedChannel::Both,
+            WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
+            // Nothing was bound.
+            WantedChannel::Back | WantedChannel::BackOrBoth => return Err(Status::Inval),
+        };
+        // Calls are taken over every connection of a session.
+        self.bind(way.connection, &args.session);
         Ok(BindConnectionOk {
             session: args.session,
-            // Calls are taken over every connection of a session.
-            channel: match args.channel {
-                WantedChannel::Back => GrantedChannel::Back,
-                _ if back => GrantedChannel::Both,
-                WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
-                WantedChannel::BackOrBoth => return Err(Status::Inval),
-            },
+            channel,
             rdma: false,
         })
     }
@@ -306,9 +371,10 @@ impl State {
             .sessions
             .get_mut(&args.session)
             .ok_or(Status::BadSession)?;
-        let fore = session.fore;
+        let (fore, target) = (session.fore, session.target);
         let number = session.client;
         let count = session.slots.len() as u32;
+        let before = session.cached_bytes();
         let slot = session
             .slots
             .get_mut(args.slot as usize)
@@ -337,8 +403,22 @@ impl State {
         if args.cache && fore.max_response_cached < MESSAGE_BYTES_MIN {
             return Err(Status::RepTooBigToCache);
         }
+        // A slot that was given up is used again.
+        let keeping = session.keeping.max(args.slot + 1);
+        let more = cached_bytes(&fore, keeping) - before;
+        if more > 0 && self.cached_bytes + more > self.limits.all_cached_bytes {
+            return Err(Status::Delay);
+        }
+        // It has the reply to the last one of this slot.
+        let knows = std::mem::replace(&mut slot.told, target) == target;
         slot.sequence = args.sequence;
         slot.busy = true;
+        slot.cache = args.cache;
+        session.keeping = keeping;
+        if knows && args.highest_slot <= target {
+            session.give_up_slots();
+        }
+        self.cached_bytes = self.cached_bytes + session.cached_bytes() - before;
         if let Some(client) = self.clients.get_mut(&number) {
             client.renewed = now;
         }
@@ -356,7 +436,7 @@ impl State {
             sequence: args.sequence,
             slot: args.slot,
             highest_slot: count - 1,
-            target_highest_slot: count - 1,
+            target_highest_slot: target,
             status_flags: self.back_status(&args.session) | self.delegation_status(number),
         };
         Ok(Sequenced::Execute(slot, ok))
@@ -365,6 +445,13 @@ impl State {
     fn slot(&mut self, slot: &Slot) -> Option<&mut SlotState> {
         let session = self.sessions.get_mut(&slot.session)?;
         session.slots.get_mut(slot.number as usize)
+    }
+
+    /// The longest reply that is kept of a compound under way, bytes, if it was asked that it be kept.
+    pub fn kept_bytes(&self, origin: &Origin) -> Option<u32> {
+        let session = self.sessions.get(&origin.session)?;
+        let slot = session.slots.get(origin.slot as usize)?;
+        slot.cache.then_some(session.fore.max_response_cached)
     }
 
     /// The compound of a slot was executed; its reply is kept if that was asked for, or if it is short. A reply that is not
@@ -393,6 +480,8 @@ impl State {
         if let Some(state) = self.slot(slot) {
             state.busy = false;
             state.sequence = state.sequence.wrapping_sub(1);
+            // Whatever it said, the client has not seen it.
+            state.told = u32::MAX;
         }
     }
 }

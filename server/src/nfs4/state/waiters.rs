@@ -1,6 +1,10 @@
 //! Owners that wait for locks: those that were denied one are told once nothing is in the way (CB_NOTIFY_LOCK; RFC 8881,
 //! section 20.11). That is a hint: the lock is whoever's asks first, and clients ask from time to time anyway.
 
+use std::collections::BTreeSet;
+
+use odafs_fabric::clock::Nanos;
+
 use super::State;
 use super::back::Callback;
 use super::locks::holder;
@@ -64,6 +68,31 @@ impl State {
         });
         for file in self.locks.take_news(Side::Nfs4) {
             self.wake(file);
+        }
+    }
+
+    /// Of the locks for which clients wait, those of clients whose leases are over are given back.
+    pub(super) fn expel_for_waiters(&mut self, now: Nanos) {
+        let mut wanted = BTreeSet::new();
+        for (number, client) in &self.clients {
+            if !client.waits.is_empty() && !self.is_over(*number, now) {
+                wanted.extend(client.waits.iter().copied());
+            }
+        }
+        for file in wanted {
+            let waiters = self
+                .files
+                .get(&file)
+                .map_or(&[][..], |file| &file.waiters[..]);
+            let waiters = waiters
+                .iter()
+                .filter(|waiter| !self.is_over(waiter.client, now));
+            let owners = waiters.flat_map(|waiter| {
+                let (span, write) = (waiter.span, waiter.write);
+                self.locks.in_the_way(Side::Nfs4, file, span, write)
+            });
+            let owners = Vec::from_iter(owners);
+            self.expel_owners(now, &owners);
         }
     }
 

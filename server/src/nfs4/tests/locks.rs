@@ -1,5 +1,7 @@
 //! Locks, as the wire tells them.
 
+use super::callbacks::hearing;
+use super::delegations::{BOTH, READ, gives_back, opens, put, recall};
 use super::*;
 
 fn lock<'a>(kind: LockType, range: (u64, u64), locker: Locker<'a>) -> Operation<'a> {
@@ -70,4 +72,34 @@ fn a_lock_keeps_others_out_until_it_is_given_back() {
     assert_eq!(one.does(&[put(), unlock]).status(), Status::Ok);
     assert_eq!(two.does(&[put(), test]).status(), Status::Ok);
     assert_eq!(two.does(&ask()).status(), Status::Ok);
+}
+
+/// Who has a delegation locks without telling.
+#[test]
+fn a_test_asks_for_delegations_back_whose_clients_may_have_locked() {
+    for (access, harmless) in [(READ, true), (BOTH, false)] {
+        let room = Room::new();
+        room.file(b"file", b"data");
+        let (holder, mailbox) = hearing(&room, b"holder", 1);
+        let other = Client::new(&room, b"other", 2);
+        let given = opens(&holder, b"file", access);
+        assert!(given.delegation.is_ok());
+        let test = |kind| {
+            let test = Operation::LockTest(LockTestArgs {
+                kind,
+                offset: 0,
+                length: 10,
+                owner: other.owner(b"o"),
+            });
+            other.does(&[put(&given.handle), test]).status()
+        };
+        let reads = [Status::Delay, Status::Ok][usize::from(harmless)];
+        assert_eq!(test(LockType::Read), reads);
+        assert_eq!(mailbox.is_empty(), harmless);
+        assert_eq!(test(LockType::Write), Status::Delay);
+        recall(&holder, &mailbox);
+        assert_eq!(gives_back(&holder, &given), Status::Ok);
+        assert_eq!(test(LockType::Write), Status::Ok);
+        assert!(mailbox.is_empty());
+    }
 }

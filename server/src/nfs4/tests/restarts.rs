@@ -3,26 +3,39 @@
 use odafs_fabric::sync::Mutex;
 
 use super::callbacks::{hearing, listening};
-use super::delegations::{READ, claims, gives_back, open_op, opens, put, recall};
+use super::delegations::{
+    BOTH, READ, attributes_op, claims, gives_back, open_op, opens, put, recall,
+};
 use super::*;
+use crate::vfs::attributes::attributes;
 use crate::vfs::file::File;
 use crate::vfs::namespace;
+use crate::vfs::promises::{Party, changing_for};
 use crate::vfs::write::{Stable as VfsStable, write as write_pages};
 
 /// Stable storage.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<String>>);
+struct Kept(Arc<Mutex<String>>, Arc<Mutex<String>>);
 
 impl Kept {
     fn text(&self) -> String {
         self.0.lock().clone()
     }
 
+    /// The files of write delegations.
+    fn files(&self) -> String {
+        self.1.lock().clone()
+    }
+
     /// What a server reads when it starts, and then keeps.
     fn records(&self) -> Records {
-        let to = self.clone();
-        Records::read(&self.text(), move |text| {
-            *to.0.lock() = text.to_owned();
+        let (clients, files) = (self.clone(), self.clone());
+        let records = Records::read(&self.text(), move |text| {
+            *clients.0.lock() = text.to_owned();
+            Ok(())
+        });
+        records.naming_files(&self.files(), move |text| {
+            *files.1.lock() = text.to_owned();
             Ok(())
         })
     }
@@ -70,7 +83,7 @@ fn returning<'r>(room: &'r Room) -> (Client<'r>, Arc<super::callbacks::Mailbox>)
 }
 
 #[test]
-fn a_grant_that_the_reply_has_no_room_for_is_taken_back() {
+fn an_open_brings_no_delegation_that_the_reply_has_no_room_for() {
     let room = Room::new();
     let file = room.world.file("file", b"data");
     let (mut holder, mailbox) = hearing(&room, b"holder", 1);
@@ -83,7 +96,11 @@ fn a_grant_that_the_reply_has_no_room_for_is_taken_back() {
     assert_eq!(reply.status(), Status::Ok);
     // One word less, and what is around it.
     holder.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
-    assert_eq!(open(&holder, b"file").status(), Status::RepTooBig);
+    let reply = open(&holder, b"file");
+    let OperationResult::Open(Ok(opened)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert_eq!(opened.delegation, Delegation::None);
     assert_eq!(writes(&room, &file), Ok(()));
     assert!(mailbox.is_empty());
 }
@@ -206,4 +223,87 @@ fn who_was_expelled_for_a_change_is_forgotten_before_it() {
     assert_ne!(kept.text(), "");
     assert_eq!(writes(&room, &file), Ok(()));
     assert_eq!(kept.text(), "");
+}
+
+#[test]
+fn what_was_written_under_a_delegation_is_awaited() {
+    let kept = Kept::default();
+    let (room, file) = kept.room();
+    let before = file.object();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", BOTH).delegation.is_ok());
+    let (room, file) = kept.room();
+    let other_file = room.world.file("other", b"data");
+    assert_eq!(file.object(), before);
+    let other = Client::new(&room, b"other", 2);
+    let sees = |name: &'static [u8]| {
+        let find = Operation::Lookup(Name(name));
+        let look = attributes_op();
+        let root = Operation::PutRootFileHandle;
+        other.does(&[root, find, look]).status()
+    };
+    let looks = || {
+        let _acting = changing_for(Party::Returning(None));
+        attributes(&room.world.export, file.object()).map_err(|error| error.status)
+    };
+    let reads = |file| room.world.try_read(file, 0, 4, Effort::MayBlock);
+    assert!(reads(&file).is_err() && reads(&other_file).is_ok());
+    assert_eq!((sees(b"file"), sees(b"other")), (Status::Delay, Status::Ok));
+    let (holder, mailbox) = returning(&room);
+    let handle = file_handle(&holder);
+    let claim = Claim::Previous(DelegationType::Write);
+    let given = claims(&holder, BOTH, put(&handle), claim);
+    assert!(given.delegation.is_ok() && reads(&other_file).is_ok());
+    // From now on it can be asked.
+    assert!(mailbox.is_empty() && looks().is_err());
+    recall(&holder, &mailbox);
+    assert_eq!(gives_back(&holder, &given), Status::Ok);
+    assert!(looks().is_ok() && reads(&file).is_ok());
+    assert_eq!(sees(b"file"), Status::Ok);
+}
+
+#[test]
+fn what_is_not_reclaimed_in_time_is_as_the_store_has_it() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", BOTH).delegation.is_ok());
+    let (room, file) = kept.room();
+    let reads = || room.world.try_read(&file, 0, 4, Effort::MayBlock);
+    assert!(reads().is_err());
+    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    room.nfs.tick(now);
+    assert_eq!(kept.text(), "");
+    assert!(reads().is_ok());
+}
+
+#[test]
+fn who_has_reclaimed_what_it_had_keeps_nobody_waiting() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    assert!(opens(&holder, b"file", BOTH).delegation.is_ok());
+    let (room, file) = kept.room();
+    let (holder, _mailbox) = returning(&room);
+    holder.completes();
+    let read = room.world.try_read(&file, 0, 4, Effort::MayBlock);
+    assert!(read.is_ok());
+}
+
+#[test]
+fn stable_storage_names_the_files_of_write_delegations() {
+    let kept = Kept::default();
+    let (room, file) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    let object = file.object();
+    let name = format!(" {:x}:{:x}\n", object.ino, object.generation);
+    let given = opens(&holder, b"file", BOTH);
+    assert!(kept.files().ends_with(&name), "{}", kept.files());
+    assert_eq!(gives_back(&holder, &given), Status::Ok);
+    room.nfs.tick(odafs_fabric::clock::now());
+    assert_eq!(kept.files(), "");
+    room.file(b"read", b"data");
+    assert!(opens(&holder, b"read", READ).delegation.is_ok());
+    room.nfs.tick(odafs_fabric::clock::now());
+    assert_eq!(kept.files(), "");
 }

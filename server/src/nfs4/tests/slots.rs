@@ -1,7 +1,7 @@
 //! Slots: what is sent again is not done again.
 
 use super::*;
-use crate::vfs::ids;
+use crate::vfs::{ids, namespace};
 
 #[test]
 fn a_repetition_gets_the_first_reply_and_does_nothing() {
@@ -160,4 +160,71 @@ fn a_link_that_is_too_long_for_the_reply_leaves_nothing_to_place() {
     assert!(matches!(answer, Answer::Replied), "{answer:?}");
     assert_eq!(Reply(results).status(), Status::RepTooBig);
     assert_eq!(payload, None);
+}
+
+#[test]
+fn an_open_whose_result_does_not_fit_makes_nothing() {
+    let room = Room::new();
+    room.file(b"file", &[7; 4096]);
+    let mut client = Client::new(&room, b"client", 1);
+    let opens = || {
+        let mut out = String::new();
+        room.nfs.append_text(&mut out);
+        let line = out
+            .lines()
+            .find_map(|l| l.strip_prefix("odafs_nfs4_opens "));
+        line.expect("the gauge").to_owned()
+    };
+    let made = |name| {
+        let export = &room.world.export;
+        namespace::lookup(export, &owner(), export.root(), name).is_ok()
+    };
+    let share = (share_access::BOTH, 0);
+    let open = |client: &Client<'_>, name| client.open(b"me", name, share, Some(unchecked()));
+    let root = || Operation::PutRootFileHandle;
+    let fits = client.does(&[root(), open(&client, b"first")]);
+    assert_eq!(fits.status(), Status::Ok);
+    assert_eq!(opens(), "1");
+    // Too long for the transport.
+    client.caller.reply_bytes_max = fits.0.len() as u32 + 64 - 8;
+    let reply = client.does(&[root(), open(&client, b"second")]);
+    assert_eq!(reply.status(), Status::RepTooBig);
+    assert!(!made(b"second"));
+    assert_eq!(opens(), "1");
+    // Too long for the slot, with what comes before.
+    client.caller.reply_bytes_max = 2 << 20;
+    let find = Operation::Lookup(Name(b"file"));
+    let read = Operation::Read(ReadArgs {
+        state: StateId::ANONYMOUS,
+        offset: 0,
+        count: 3900,
+    });
+    let reply = client.does(&[root(), find, read, root(), open(&client, b"third")]);
+    assert_eq!(reply.status(), Status::RepTooBigToCache);
+    assert!(!made(b"third"));
+    assert_eq!(opens(), "1");
+    // Nor is a lock taken.
+    let (state, handle) = client.opened(b"me", b"first", share, None);
+    let lock = Operation::Lock(LockArgs {
+        kind: LockType::Write,
+        reclaim: false,
+        offset: 0,
+        length: 10,
+        locker: Locker::New(OpenToLockOwner {
+            open_sequence: 0,
+            open: state,
+            lock_sequence: 0,
+            owner: client.owner(b"o"),
+        }),
+    });
+    let put = Operation::PutFileHandle(FileHandle(&handle));
+    let short = client.does(std::slice::from_ref(&put));
+    client.caller.reply_bytes_max = short.0.len() as u32 + 64 + 20;
+    let reply = client.does(&[put.clone(), lock.clone()]);
+    assert_eq!(reply.status(), Status::RepTooBig);
+    let mut out = String::new();
+    room.nfs.append_text(&mut out);
+    assert!(out.contains("\nodafs_nfs4_locks 0\n"));
+    client.caller.reply_bytes_max += 4;
+    assert_eq!(client.does(&[put, lock]).status(), Status::Ok);
 }

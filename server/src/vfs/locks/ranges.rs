@@ -114,6 +114,17 @@ impl Ranges {
         in_the_way.min_by_key(|held| held.span.first).copied()
     }
 
+    /// The owners of a side that have a lock in the way of this one, each once.
+    pub fn in_the_way(&self, side: Side, span: Span, write: bool) -> Vec<u64> {
+        let held = self.0.iter().filter(|held| {
+            held.owner.side == side && held.span.overlaps(span) && (held.write || write)
+        });
+        let mut owners = Vec::from_iter(held.map(|held| held.owner.number));
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+
     /// Whether an owner's lock would be cut in two without this span.
     pub fn would_split(&self, span: Span, owner: Owner) -> bool {
         self.0.iter().any(|held| {

@@ -251,6 +251,42 @@ fn stateids_are_freed_when_nothing_is_locked() {
 }
 
 #[test]
+fn who_waits_for_a_client_whose_lease_is_over_is_told() {
+    let state = &mut machine();
+    let (gone, _) = client(state, at(0), b"gone");
+    let (idle, _) = client(state, at(0), b"idle");
+    let (waits, _) = delegations::hearing(state, b"waits", 1);
+    let lock = |state: &mut State, client, kind, offset| {
+        let open = open(state, at(0), client, b"o", (3, 0)).unwrap();
+        let actor = Actor {
+            client,
+            name: *b"o",
+            open,
+            locks: None,
+        };
+        let wanted = range(kind, offset, 10);
+        let sender = Sender::Client(client);
+        state.lock(at(0), sender, FILE, wanted, &actor.locker(), false)
+    };
+    lock(state, gone, LockType::Write, 0).unwrap();
+    lock(state, idle, LockType::Write, 20).unwrap();
+    let denied = lock(state, waits, LockType::ReadWait, 5);
+    assert!(matches!(denied, Err(LockRefused::Denied(_))));
+    delegations::renew(state, waits, at(91));
+    state.tick(at(90));
+    assert!(state.take_callbacks(at(90)).is_empty());
+    state.tick(at(91));
+    let told = state.take_callbacks(at(91));
+    assert!(matches!(
+        &told[0].callback,
+        Callback::NotifyLock { file: FILE, .. }
+    ));
+    // Nobody wants what the other has.
+    assert!(state.session_client(gone).is_err() && state.session_client(idle).is_ok());
+    assert_eq!(state.counts()[3], 1);
+}
+
+#[test]
 fn what_another_protocol_gives_back_just_after_a_denial_is_heard_of() {
     const THREE: Owner = Owner {
         side: Side::Nlm,

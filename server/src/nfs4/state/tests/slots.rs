@@ -152,3 +152,105 @@ fn sessions_are_destroyed_by_their_own_connections() {
     assert_eq!(destroy(state, 99), Ok(()));
     assert_eq!(destroy(state, 99), Err(Status::BadSession));
 }
+
+#[test]
+fn a_connection_is_bound_to_what_the_reply_says() {
+    let state = &mut machine();
+    let (_, deaf) = client(state, at(1), b"deaf");
+    let (_, hears) = delegations::hearing(state, b"hears", 1);
+    let bind = |state: &mut State, session, way, channel| {
+        let args = BindConnectionArgs {
+            session,
+            channel,
+            rdma: false,
+        };
+        let bound = state.bind_connection(at(1), way, &args);
+        bound.map(|bound| bound.channel)
+    };
+    use WantedChannel as W;
+    let nothing = Err(Status::Inval);
+    let fore_alone = Way {
+        back: false,
+        ..way(50)
+    };
+    for channel in [W::Back, W::BackOrBoth] {
+        assert_eq!(bind(state, deaf, way(50), channel), nothing);
+        assert_eq!(bind(state, hears, fore_alone, channel), nothing);
+    }
+    assert!(!state.connections.contains_key(&50));
+    let fore = Ok(GrantedChannel::Fore);
+    assert_eq!(bind(state, deaf, way(51), W::ForeOrBoth), fore);
+    assert_eq!(bind(state, hears, way(52), W::Fore), fore);
+    let back = Ok(GrantedChannel::Back);
+    assert_eq!(bind(state, hears, way(53), W::Back), back);
+    for channel in [W::BackOrBoth, W::ForeOrBoth] {
+        let both = Ok(GrantedChannel::Both);
+        assert_eq!(bind(state, hears, way(54), channel), both);
+    }
+}
+
+#[test]
+fn slots_are_asked_for_when_there_is_little_left_for_replies() {
+    let limits = Limits {
+        slots: 64,
+        ..limits()
+    };
+    let state = &mut State::new(limits, 5, at(0), Vec::new());
+    let mut made = Vec::new();
+    for name in 0..16u8 {
+        let exchanged = state.exchange_id(at(0), WHO, &exchange(&[name], 1, 0));
+        let id = exchanged.unwrap().client_id;
+        let mut args = create(id, 1);
+        args.flags = create_session_flag::BACK_CHANNEL;
+        args.callback_security = List(vec![CallbackSecurity::None]);
+        args.fore.max_requests = 64;
+        args.fore.max_response_cached = 8192;
+        made.extend(state.create_session(at(0), WHO, way(name.into()), &args));
+    }
+    let first = made[0];
+    assert_eq!(first.fore.max_requests, 32);
+    let recalls = |state: &mut State| {
+        let sends = state.take_callbacks(at(0)).into_iter();
+        let found = sends.filter_map(|send| match send.callback {
+            Callback::RecallSlot { target } => Some((send.session, target)),
+            _ => None,
+        });
+        Vec::from_iter(found)
+    };
+    let recalled = recalls(state);
+    assert!(recalled.contains(&(first.session, 15)) && recalls(state).is_empty());
+    let mut numbers = [0; 32];
+    let mut ask = |state: &mut State, slot: u32, highest_slot: u32| {
+        numbers[slot as usize] += 1;
+        let args = SequenceArgs {
+            highest_slot,
+            ..sequence(first.session, slot, numbers[slot as usize], true)
+        };
+        match state.sequence(at(0), 1, &args, 100, 1)? {
+            Sequenced::Execute(slot, ok) => {
+                state.finish(&slot, &[7; 1000], true);
+                Ok::<_, Status>((ok.highest_slot, ok.target_highest_slot))
+            }
+            replay => panic!("{replay:?}"),
+        }
+    };
+    let kept = state.cached_bytes;
+    // Who uses them all the same has them.
+    for _ in 0..3 {
+        assert_eq!(ask(state, 20, 31), Ok((31, 15)));
+    }
+    // The reply to this tells the client.
+    assert_eq!(ask(state, 0, 0), Ok((31, 15)));
+    assert_eq!(state.cached_bytes, kept);
+    assert_eq!(ask(state, 0, 0), Ok((31, 15)));
+    assert_eq!(state.cached_bytes, kept - 16 * 8192);
+    // What it uses again is there as it was.
+    assert_eq!(ask(state, 20, 20), Ok((31, 15)));
+    assert_eq!(state.cached_bytes, kept - 11 * 8192);
+    for (connection, made) in (0..).zip(&made).skip(1) {
+        let destroyed = state.destroy_session(at(0), connection, &made.session);
+        assert_eq!(destroyed, Ok(()));
+    }
+    state.tick(at(1));
+    assert_eq!(ask(state, 0, 0), Ok((31, 31)));
+}

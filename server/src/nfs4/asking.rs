@@ -1,0 +1,54 @@
+//! GETATTR of a file that another client may have changed under a delegation: that client is asked (CB_GETATTR; RFC 8881, section
+//! 10.4.3). If it does not answer at once, the delegation is recalled as for any other look at the file.
+
+use odafs_fabric::clock::{self, Nanos};
+
+use super::compound::Compound;
+use super::recalls::Messenger;
+use super::state::{Answer, Question};
+use crate::vfs::attributes::attributes_told;
+use crate::vfs::read::Effort;
+use crate::vfs::{Attributes, ObjectId};
+
+/// How long an answer is waited for.
+const PATIENCE: Nanos = Nanos::from_millis(100);
+
+/// Attributes of an object that another client has a write delegation of, as that says. `None`: it was not asked, or has not
+/// answered.
+pub(super) fn attributes(c: &Compound<'_>, object: ObjectId) -> Option<Attributes> {
+    let promises = c.export.promises();
+    if c.effort == Effort::ResidentOnly || !promises.is_hidden(object) {
+        return None;
+    }
+    // No more threads wait than for delegations.
+    let _waiting = promises.waiting()?;
+    let messenger = &c.server.messenger;
+    let before = c.export.live(object)?.attributes();
+    let question = messenger.state.lock().ask_holder(c.now, object)?;
+    messenger.call_back();
+    let size = match messenger.await_answer(&question) {
+        Answer::Told(change, _) if change == question.change => None,
+        Answer::Told(_, size) => Some(size),
+        Answer::Awaited | Answer::Refused => return None,
+    };
+    let told = attributes_told(c.export, object, &before, size)?;
+    // As long as it has the delegation, nobody else has changed the file.
+    (promises.alone_for(object) == Some(question.client)).then_some(told)
+}
+
+impl Messenger {
+    /// Waits for an answer, but not for long.
+    fn await_answer(&self, question: &Question) -> Answer {
+        let begun = clock::now();
+        let mut state = self.state.lock();
+        loop {
+            let answer = state.answer(question);
+            let waited = clock::now().since(begun);
+            if answer != Answer::Awaited || waited >= PATIENCE {
+                state.end_question(question);
+                return answer;
+            }
+            (state, _) = self.answered.wait_timeout(state, PATIENCE.since(waited));
+        }
+    }
+}

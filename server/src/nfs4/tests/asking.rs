@@ -1,0 +1,202 @@
+//! GETATTR of a file that another client has a write delegation of: that client is asked.
+
+use odafs_common::wire::rpc;
+use odafs_common::wire::xdr::{Decode as _, Encode as _};
+
+use super::callbacks::{Mailbox, hearing};
+use super::delegations::{BOTH, Given, attributes_op, gives_back, opens, put, recall, write_op};
+use super::*;
+
+/// A question that came: its xid and number, and the file.
+struct Asked {
+    xid: u32,
+    sequence: u32,
+    file: Vec<u8>,
+}
+
+fn asked(mailbox: &Mailbox) -> Asked {
+    while mailbox.is_empty() {
+        std::thread::yield_now();
+    }
+    let message = mailbox.only();
+    let (header, mut r) = rpc::parse_call(&message).expect("a call");
+    let compound = CallbackHeader::decode(&mut r).expect("a header");
+    assert_eq!(compound.operations, 2);
+    let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
+    let (CallbackOperation::Sequence(sequence), CallbackOperation::GetAttributes(ask)) =
+        (next(), next())
+    else {
+        panic!("{message:?}");
+    };
+    assert_eq!(ask.asked, Bitmap::of(&[Attribute::Change, Attribute::Size]));
+    Asked {
+        xid: header.xid,
+        sequence: sequence.sequence,
+        file: ask.file.0.to_vec(),
+    }
+}
+
+/// The holder answers with a change attribute and a size, or refuses.
+fn answers(room: &Room, session: SessionId, asked: &Asked, told: Result<(u64, u64), Status>) {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    rpc::reply_success(&mut w, asked.xid);
+    told.err().unwrap_or(Status::Ok).encode(&mut w);
+    w.opaque(b"");
+    w.u32(2);
+    let taken = CallbackSequenceOk {
+        session,
+        sequence: asked.sequence,
+        slot: 0,
+        highest_slot: 0,
+        target_highest_slot: 0,
+    };
+    CallbackResult::Sequence(Ok(taken)).encode(&mut w);
+    let values = told.map(|(change, size)| [change.to_be_bytes(), size.to_be_bytes()].concat());
+    let result = values.as_ref().map_err(|status| *status);
+    let result = result.map(|values| RawAttributes {
+        mask: Bitmap::of(&[Attribute::Change, Attribute::Size]),
+        values: AttributeValues(values),
+    });
+    CallbackResult::GetAttributes(result).encode(&mut w);
+    room.nfs.answered(1, &bytes);
+}
+
+/// The change attribute and the size, or what GETATTR was refused with.
+fn attributes(client: &Client<'_>, handle: &[u8]) -> Result<(u64, u64), Status> {
+    let reply = client.does(&[put(handle), attributes_op()]);
+    let OperationResult::GetAttributes(result) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    let raw = result?;
+    let known = Attributes::parse(&raw).expect("attributes");
+    Ok((known.change.expect("asked"), known.size.expect("asked")))
+}
+
+/// A file that one client may change unseen, and another that looks at it.
+struct Scene<'r> {
+    room: &'r Room,
+    holder: Client<'r>,
+    mailbox: Arc<Mailbox>,
+    given: Given,
+    other: Client<'r>,
+}
+
+impl<'r> Scene<'r> {
+    fn new(room: &'r Room) -> Self {
+        room.file(b"file", b"data");
+        let (holder, mailbox) = hearing(room, b"holder", 1);
+        let given = opens(&holder, b"file", BOTH);
+        assert!(given.delegation.is_ok());
+        Self {
+            room,
+            holder,
+            mailbox,
+            given,
+            other: Client::new(room, b"other", 2),
+        }
+    }
+
+    /// What the other sees if the holder says this.
+    fn sees(&mut self, told: Result<(u64, u64), Status>) -> Result<(u64, u64), Status> {
+        let (room, session) = (self.room, self.holder.session);
+        let (other, given) = (&mut self.other, &self.given);
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(move || attributes(other, &given.handle));
+            let asked = asked(&self.mailbox);
+            assert_eq!(asked.file, given.handle);
+            answers(room, session, &asked, told);
+            looks.join().expect("no panic")
+        })
+    }
+}
+
+#[test]
+fn what_its_client_has_not_changed_is_as_the_server_has_it() {
+    let room = Room::new();
+    let mut scene = Scene::new(&room);
+    let known = attributes(&scene.holder, &scene.given.handle).expect("told");
+    assert_eq!(known.1, 4);
+    assert_eq!(scene.sees(Ok(known)), Ok(known));
+    assert_eq!(scene.sees(Ok(known)), Ok(known));
+    assert!(scene.mailbox.is_empty());
+}
+
+#[test]
+fn what_its_client_has_changed_is_as_that_says_and_another_each_time() {
+    let room = Room::new();
+    let mut scene = Scene::new(&room);
+    let known = attributes(&scene.holder, &scene.given.handle).expect("told");
+    let told = Ok((known.0 + 1, 5_000));
+    let first = scene.sees(told).expect("told");
+    let second = scene.sees(told).expect("told");
+    assert_eq!((first.1, second.1), (5_000, 5_000));
+    assert!(known.0 < first.0 && first.0 < second.0);
+    // When it is back, it is newer still.
+    let write = write_op(scene.given.delegation.expect("one"), b"newer");
+    let wrote = scene.holder.does(&[put(&scene.given.handle), write]);
+    assert_eq!(wrote.status(), Status::Ok);
+    assert_eq!(gives_back(&scene.holder, &scene.given), Status::Ok);
+    let last = attributes(&scene.other, &scene.given.handle).expect("nobody is asked");
+    assert!(second.0 < last.0 && last.1 == 5);
+    assert!(scene.mailbox.is_empty());
+}
+
+#[test]
+fn names_and_rights_are_told_without_asking() {
+    let room = Room::new();
+    let scene = Scene::new(&room);
+    let look = Operation::Lookup(Name(b"file"));
+    let access = Operation::Access(AccessArgs {
+        access: access::READ | access::MODIFY,
+    });
+    let reply = scene
+        .other
+        .does(&[Operation::PutRootFileHandle, look, access]);
+    assert_eq!(reply.status(), Status::Ok);
+    assert!(scene.mailbox.is_empty());
+}
+
+#[test]
+fn who_does_not_say_is_recalled() {
+    for refused in [Ok((1, 1)), Err(Status::BadHandle)] {
+        let room = Room::new();
+        let mut scene = Scene::new(&room);
+        if refused.is_err() {
+            assert_eq!(scene.sees(refused), Err(Status::Delay));
+        } else {
+            let looked = attributes(&scene.other, &scene.given.handle);
+            assert_eq!(looked, Err(Status::Delay));
+            // What comes late is no answer.
+            let asked = asked(&scene.mailbox);
+            answers(&room, scene.holder.session, &asked, refused);
+        }
+        recall(&scene.holder, &scene.mailbox);
+        // Who is to return it is not asked any more.
+        let again = attributes(&scene.other, &scene.given.handle);
+        assert_eq!(again, Err(Status::Delay));
+        assert_eq!(gives_back(&scene.holder, &scene.given), Status::Ok);
+        let known = attributes(&scene.other, &scene.given.handle);
+        assert_eq!(known.expect("told").1, 4);
+        assert!(scene.mailbox.is_empty());
+    }
+}
+
+#[test]
+fn what_changes_meanwhile_is_not_told_of() {
+    let room = Room::new();
+    let mut scene = Scene::new(&room);
+    let known = attributes(&scene.holder, &scene.given.handle).expect("told");
+    let (other, given) = (&mut scene.other, &scene.given);
+    let looked = std::thread::scope(|scope| {
+        let looks = scope.spawn(move || attributes(other, &given.handle));
+        let asked = asked(&scene.mailbox);
+        let write = write_op(given.delegation.expect("one"), b"newer");
+        let wrote = scene.holder.does(&[put(&given.handle), write]);
+        assert_eq!(wrote.status(), Status::Ok);
+        answers(&room, scene.holder.session, &asked, Ok(known));
+        looks.join().expect("no panic")
+    });
+    assert_eq!(looked, Err(Status::Delay));
+    recall(&scene.holder, &scene.mailbox);
+}
