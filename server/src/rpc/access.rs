@@ -9,10 +9,10 @@ use odafs_fabric::Peer;
 
 use crate::vfs::Credential;
 
-/// User and group of callers who are not to be trusted with any other.
+/// User and group of callers whose own ids are not trusted.
 pub const NOBODY: u32 = 65_534;
 
-/// Ports below are root's alone, on systems that keep to it.
+/// Only root can bind a port below this, on systems that keep to the rule.
 const PRIVILEGED_BELOW: u16 = 1024;
 
 /// Whose ids a caller acts with (on the shared-memory fabric always the socket peer's).
@@ -33,7 +33,7 @@ pub struct Access {
     allow: Vec<IpNet>,
     loopback: bool,
     squash: Squash,
-    /// Where the ids that callers tell of count, only from ports that a system gives to root alone.
+    /// Whether callers must use a port that only root can bind. True where the ids that they send are trusted.
     privileged_ports: bool,
     /// What everyone becomes under [`Squash::All`].
     everyone: Credential,
@@ -41,8 +41,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Lets in loopback and `allow`, on privileged ports unless all are squashed. Callers are made `serving` where all are,
-    /// unless that is root.
+    /// Admits loopback and `allow`. Callers must use privileged ports, unless all are squashed: then they act as `serving`,
+    /// or as nobody if that is root.
     pub fn new(allow: Vec<IpNet>, squash: Squash, serving: Credential) -> Self {
         let nobody = Credential::of(NOBODY, NOBODY, &[]);
         let everyone = if serving.uid == 0 {
@@ -60,7 +60,7 @@ impl Access {
         }
     }
 
-    /// Lets loopback in only where the networks hold it.
+    /// Admits loopback only if one of the networks contains it.
     #[must_use]
     pub fn without_loopback(self) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Access {
         }
     }
 
-    /// Believes callers on any port: whoever can open a socket on a machine that is let in can then be any user.
+    /// Trusts callers on any port. Then anyone who can open a socket on an admitted machine can be any user.
     #[must_use]
     pub fn on_any_port(self) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Access {
         }
     }
 
-    /// Whether a peer may call at all. On one host the socket's own permissions have decided already.
+    /// Whether a peer may call at all. On one host the permissions of the socket have decided that already.
     pub fn admits(&self, peer: &Peer) -> bool {
         match peer {
             Peer::Address(address) => {
@@ -88,7 +88,7 @@ impl Access {
         }
     }
 
-    /// Whether a peer would have to call from a privileged port, and does not.
+    /// Whether a peer must call from a privileged port and does not.
     pub fn lacks_privilege(&self, peer: &Peer) -> bool {
         let privileged = |port: u16| port < PRIVILEGED_BELOW;
         matches!(peer, Peer::Address(address) if self.privileged_ports && !privileged(address.port()))
@@ -102,12 +102,12 @@ impl Access {
             || self.allow.iter().any(|net| net.contains(&address))
     }
 
-    /// The networks let in beyond this host, as EXPORT lists them.
+    /// The networks that are admitted beside this host, as EXPORT lists them.
     pub fn networks(&self) -> impl Iterator<Item = String> {
         self.allow.iter().map(ToString::to_string)
     }
 
-    /// Every caller is taken for the same user: what it says of itself is of no account.
+    /// Whether all callers act as the same user, so that the ids that they send do not matter.
     pub fn ignores_ids(&self) -> bool {
         self.squash == Squash::All
     }
@@ -115,7 +115,7 @@ impl Access {
     /// On whose behalf a call is served.
     ///
     /// # Errors
-    /// A flavour of authentication that is not served.
+    /// The server does not know the flavour of authentication.
     pub fn credential(&self, peer: &Peer, auth: &Auth<'_>) -> Result<Credential, AuthStat> {
         if let Peer::Uid {
             uid, gid, groups, ..

@@ -211,10 +211,10 @@ impl State {
             session: args.session,
             // Calls are taken over every connection of a session.
             channel: match args.channel {
-                WantedChannel::Back => GrantedChannel::Back,
+                WantedChannel::Back if back => GrantedChannel::Back,
                 _ if back => GrantedChannel::Both,
                 WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
-                WantedChannel::BackOrBoth => return Err(Status::Inval),
+                WantedChannel::Back | WantedChannel::BackOrBoth => return Err(Status::Inval),
             },
             rdma: false,
         })
