@@ -232,6 +232,11 @@ impl Compound<'_> {
                 w.fail(code, status);
                 status
             }
+            // There is no further effort: the client asks again.
+            Err(Stop::Blocks) if self.effort == Effort::MayBlock => {
+                w.fail(code, Status::Delay);
+                Status::Delay
+            }
             _ => {
                 if w.count() > results {
                     w.take_back();

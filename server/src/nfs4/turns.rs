@@ -8,11 +8,9 @@ use super::object::Object;
 use super::state::Turn;
 use super::{lock, open};
 use crate::vfs::ObjectId;
-#[cfg(doc)]
-use crate::vfs::read::Effort;
 
 impl Compound<'_> {
-    /// Runs an operation that minor version 0 counts for its owner, with [`Effort::MayBlock`]. A repetition gets the result
+    /// Runs an operation that minor version 0 counts for its owner, on a thread that may block. A repetition gets the result
     /// of the first time. The file of an OPEN is kept with its result, because the operations behind it work on that file.
     pub(super) fn in_turn(
         &mut self,
@@ -48,10 +46,10 @@ impl Compound<'_> {
                         w.fail(code, status);
                         status
                     }
-                    // It may block, so it never says this.
+                    // There is no further effort: the client asks again.
                     Err(Stop::Blocks) => {
-                        w.fail(code, Status::ServerFault);
-                        Status::ServerFault
+                        w.fail(code, Status::Delay);
+                        Status::Delay
                     }
                 };
                 let file = match self.object().ok() {
