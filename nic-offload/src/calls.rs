@@ -69,7 +69,7 @@ pub trait Back: std::fmt::Debug + Send + Sync {
     /// gone, or if too much waits on it already.
     fn send(&self, message: Vec<u8>) -> bool;
 
-    /// Whether the connection still exists.
+    /// Whether the connection still exists and carries calls this way.
     fn is_open(&self) -> bool;
 }
 
@@ -89,7 +89,7 @@ pub struct Caller {
     pub placement: Option<u32>,
     /// The part of this call's arguments that came apart from its message.
     pub apart: Option<ChunkedArgument>,
-    /// How to call the peer back. `None` if the transport cannot.
+    /// How to call the peer back. `None` if the transport cannot, or no longer.
     pub back: Option<Arc<dyn Back>>,
     /// Notes of the procedures on the peer. All calls of a connection share them.
     pub notes: Notes,
@@ -257,6 +257,12 @@ pub trait Calls: Send + Sync {
     fn admits(&self, peer: &Peer) -> bool {
         let _ = peer;
         true
+    }
+
+    /// The [`Caller::back`] of the connection with this number carries no more calls: the peer has left one unanswered for
+    /// too long. The connection itself goes on, and its next calls come without a way back.
+    fn back_closed(&self, connection: u64) {
+        let _ = connection;
     }
 
     /// The connection with this number is gone.

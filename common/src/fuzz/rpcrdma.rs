@@ -53,7 +53,9 @@ pub fn responder(bytes: &[u8]) {
     // In the reverse direction a call is under way.
     let mut called = Vec::new();
     let call = [0, 0, 0, 7, 0, 0, 0, 0];
-    responder.call_back(&call, &mut called).expect("a credit");
+    responder
+        .call_back(&call, Duration::ZERO, &mut called)
+        .expect("a credit");
     responder.receives_due();
     match responder.receive(message) {
         Step::Call(incoming) => {

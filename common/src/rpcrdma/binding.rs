@@ -1,37 +1,17 @@
 //! The upper-layer binding (RFC 8267, sections 3 to 5): the longest replies, and the parts of calls that may come
-//! apart. For replies, the types say what may travel apart: every [`Payload`](crate::wire::nfs3::Payload).
-
-use std::ops::Range;
+//! apart (of version 4, [`first_payload`](crate::wire::nfs4::first_payload)). For replies, the types say what may travel
+//! apart: every [`Payload`](crate::wire::nfs3::Payload).
 
 use crate::wire::nfs3::{ATTRIBUTES_BYTES, MAX_FILE_HANDLE};
 use crate::wire::odafs::{MAX_HANDSHAKE, MAX_READ_REFERENCES};
-use crate::wire::rpc::CallHeader;
-use crate::wire::xdr::{Decode as _, Reader, padding};
-use crate::wire::{mount3, nfs3, nfs4, odafs};
+use crate::wire::xdr::{Decode as _, Reader};
+use crate::wire::{mount3, nfs3, odafs};
 
-/// How long the argument is of which these bytes of a call are, that came apart from it. `None`: they may not have come so.
-/// That may the DDP-eligible argument, all of it, padded or not (RFC 8267, section 4; RFC 8166, sections 3.4.5.2 and 6.1).
-/// `arguments` stands behind the header of the message, which may lack that argument, but not its length.
-pub fn argument_apart(
-    call: &CallHeader<'_>,
-    arguments: &Reader<'_>,
-    apart: &Range<u32>,
-) -> Option<u32> {
-    let bytes = apart.len();
-    let (start, length) = argument(call, arguments.clone())?;
-    let fits = start == apart.start as usize && [length, length + padding(length)].contains(&bytes);
-    fits.then_some(length as u32)
-}
-
-/// Where the DDP-eligible argument of a call begins, and its bytes.
-fn argument(call: &CallHeader<'_>, mut r: Reader<'_>) -> Option<(usize, usize)> {
+/// Where the DDP-eligible argument of a call of NFS version 3 begins (RFC 8267, section 4: the data of WRITE, the target of
+/// SYMLINK), and its bytes. `r` stands at the beginning of the arguments. `None`: the call has none.
+pub fn nfs3_argument(procedure: nfs3::Procedure, mut r: Reader<'_>) -> Option<(usize, usize)> {
     use nfs3::Procedure as P;
-    match (call.program, call.version) {
-        (nfs3::PROGRAM, nfs3::VERSION) => {}
-        (nfs4::PROGRAM, nfs4::VERSION) => return nfs4::first_payload(r),
-        _ => return None,
-    }
-    match P::from_code(call.procedure)? {
+    match procedure {
         P::Write => {
             nfs3::FileHandle::decode(&mut r).ok()?;
             // Offset, count, how stable.

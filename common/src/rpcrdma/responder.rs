@@ -279,11 +279,16 @@ impl Responder {
 
     /// Prepares a call in the reverse direction: one message of the header, which replaces what `header` holds, and the RPC
     /// message. [`Step::Answered`] or [`Step::Failed`] ends it. Its reply needs a receive: see
-    /// [`Responder::receives_due`].
+    /// [`Responder::receives_due`]. `now` is the time since any fixed instant.
     ///
     /// # Errors
     /// See [`ReverseError`].
-    pub fn call_back(&mut self, message: &[u8], header: &mut Vec<u8>) -> Result<(), ReverseError> {
+    pub fn call_back(
+        &mut self,
+        message: &[u8],
+        now: Duration,
+        header: &mut Vec<u8>,
+    ) -> Result<(), ReverseError> {
         let xid = message.first_chunk().filter(|_| is_call(message));
         let xid = u32::from_be_bytes(*xid.ok_or(ReverseError::Unfit)?);
         if HEADER_BYTES_MIN + message.len() > self.config.terms.inline.send as usize {
@@ -292,11 +297,16 @@ impl Responder {
         if !self.may_call_back() {
             return Err(ReverseError::NoCredit);
         }
-        self.reverse.begin(xid);
+        self.reverse.begin(xid, now);
         header.clear();
         let (credits, body) = (self.reverse.most(), Body::Msg(Chunks::default()));
         Header { xid, credits, body }.encode(&mut Writer::new(header));
         Ok(())
+    }
+
+    /// When the oldest call in the reverse direction began that the peer has not answered.
+    pub fn unanswered_since(&self) -> Option<Duration> {
+        self.reverse.oldest()
     }
 
     /// Whether the peer has granted a credit for a further call in the reverse direction.

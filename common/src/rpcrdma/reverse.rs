@@ -1,5 +1,8 @@
 //! Calls in the reverse direction (RFC 8167): a responder calls its requester over the connection by which that calls.
-//! They go inline, without chunks, and have xids and credits of their own.
+//! They go inline, without chunks, and have xids and credits of their own. A call that is never answered never gives its
+//! credit back, so whoever calls has to watch [`Responder::unanswered_since`](super::Responder::unanswered_since).
+
+use std::time::Duration;
 
 /// Why a call in the reverse direction cannot be made. Nothing has happened then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,8 +22,8 @@ pub(super) struct Reverse {
     most: u32,
     /// What the peer grants, in replies of this direction alone (RFC 8167, section 4).
     granted: u32,
-    /// Their xids. As many as credits are in use, at most `most`.
-    xids: Vec<u32>,
+    /// Their xids, and when they began. As many as credits are in use, at most `most`.
+    calls: Vec<(u32, Duration)>,
 }
 
 impl Reverse {
@@ -29,7 +32,7 @@ impl Reverse {
         Self {
             most,
             granted: 1,
-            xids: Vec::new(),
+            calls: Vec::new(),
         }
     }
 
@@ -39,7 +42,7 @@ impl Reverse {
     }
 
     pub fn under_way(&self) -> u32 {
-        self.xids.len() as u32
+        self.calls.len() as u32
     }
 
     pub fn may_call(&self) -> bool {
@@ -47,14 +50,19 @@ impl Reverse {
     }
 
     /// A call with this xid begins.
-    pub fn begin(&mut self, xid: u32) {
-        self.xids.push(xid);
+    pub fn begin(&mut self, xid: u32, now: Duration) {
+        self.calls.push((xid, now));
+    }
+
+    /// When the oldest call under way began.
+    pub fn oldest(&self) -> Option<Duration> {
+        self.calls.iter().map(|(_, since)| *since).min()
     }
 
     /// An answer has come to a call with this xid. `false`: there is none.
     pub fn end(&mut self, xid: u32) -> bool {
-        let call = self.xids.iter().position(|known| *known == xid);
-        call.map(|call| self.xids.swap_remove(call)).is_some()
+        let call = self.calls.iter().position(|(known, _)| *known == xid);
+        call.map(|call| self.calls.swap_remove(call)).is_some()
     }
 
     /// A grant of 0 is taken as 1.

@@ -81,6 +81,14 @@ pub struct Apart<'a> {
     pub data: &'a [u8],
 }
 
+/// How far a message has been read, for a reader that goes on when the message is at hand again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadMark {
+    position: usize,
+    /// Whether the payload that came apart is still to come.
+    apart: bool,
+}
+
 impl<'a> Reader<'a> {
     /// Starts at the first of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -100,6 +108,26 @@ impl<'a> Reader<'a> {
     /// How many bytes have been read: the XDR position of the next item.
     pub fn position(&self) -> usize {
         self.total - self.rest.len()
+    }
+
+    /// The place before the next item, for [`Reader::resume`].
+    pub fn mark(&self) -> ReadMark {
+        ReadMark {
+            position: self.position(),
+            apart: self.apart.is_some(),
+        }
+    }
+
+    /// Goes on at `mark`, which was taken in the same message, at or behind this reader's place.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`]: `mark` is not in this message, or lies before this reader's place.
+    pub fn resume(mut self, mark: ReadMark) -> Result<Self, XdrError> {
+        let read = mark.position.checked_sub(self.position());
+        let rest = read.and_then(|read| self.rest.get(read..));
+        self.rest = rest.ok_or(XdrError::Short)?;
+        self.apart = self.apart.filter(|_| mark.apart);
+        Ok(self)
     }
 
     /// What has not been read.
@@ -289,6 +317,11 @@ impl<'v> Writer<'v> {
             bytes,
             payload: None,
         }
+    }
+
+    /// Appends to what another writer has written to `bytes`: the first payload of that lies at `payload`.
+    pub fn resume(bytes: &'v mut Vec<u8>, payload: Option<Range<usize>>) -> Self {
+        Self { bytes, payload }
     }
 
     /// Where the first payload lies that was written, without its padding.

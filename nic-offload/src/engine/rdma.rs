@@ -156,6 +156,7 @@ impl RdmaLine {
         }
         events += self.start_parked(at, reply, now);
         events += self.call_back(now);
+        self.close_unanswered(now);
         self.post_reads(at, now);
         self.expire(now);
         self.post_receives();
@@ -509,6 +510,7 @@ impl RdmaLine {
         self.out.is_leaving()
             || !self.pulling.is_empty()
             || !self.exposed.is_empty()
+            || self.awaits_answer()
             || self.parked.has_deadline()
             || self.registrar.keeps_memory()
     }

@@ -28,6 +28,9 @@ mod setattr;
 mod symlink;
 mod write;
 
+use std::ops::Range;
+
+use odafs_common::rpcrdma::binding;
 use odafs_common::wire::nfs3::{
     Attributes, DirectoryName, FileHandle, LinkArgs, PROGRAM, Payload, Procedure, Stable, Status,
     VERSION, WccData,
@@ -172,6 +175,12 @@ impl Program for Nfs3 {
             }
             _ => self.repeats(procedure, arguments) != Repeats::Harmless,
         }
+    }
+
+    fn payload(&self, procedure: u32, arguments: Reader<'_>) -> Option<Range<usize>> {
+        let procedure = Procedure::from_code(procedure)?;
+        let (start, length) = binding::nfs3_argument(procedure, arguments)?;
+        Some(start..start + length)
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {

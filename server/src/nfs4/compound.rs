@@ -1,37 +1,29 @@
-//! COMPOUND: operations one after the other until one fails (RFC 7530, section 15.2; RFC 8881, section 16.2).
+//! COMPOUND: what its operations work with, and which file serves each. `run.rs` runs them one after the other.
 
-use odafs_common::wire::nfs4::{
-    OpCode, Operation, Operations, ResultWriter, SessionId, StateId, Status,
-};
-use odafs_common::wire::xdr::{Encode, Writer};
-use odafs_fabric::clock::{self, Nanos};
+use odafs_common::wire::nfs4::{OpCode, Operation, ResultWriter, SessionId, StateId, Status};
+use odafs_common::wire::xdr::Encode;
+use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Back, Placed};
 
-use super::effects::changes_nothing;
 use super::object::{Handle, Object, Tree};
-use super::state::{Origin, Sender, Sequenced, Slot};
+use super::state::{Origin, Sender};
 use super::{
-    Nfs4, OPERATIONS_MAX, access, acting::Acting, clients, commit, create, getattr, link, lock,
-    lookup, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
-    verify, write, xattrs,
+    Nfs4, access, acting::Acting, clients, commit, create, getattr, link, lock, lookup, read,
+    readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space, verify, write,
+    xattrs,
 };
-use crate::rpc::{Answer, Call};
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
-use crate::vfs::promises;
 use crate::vfs::read::{Effort, ReadFailed};
-use crate::vfs::{self, Attributes, Credential, ObjectId, ids};
-
-/// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
-const REPLY_OVERHEAD_BYTES: usize = 64;
+use crate::vfs::{self, Attributes, Credential, ObjectId};
 
 /// Why an operation has no result of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It would have to wait, or change something, and [`Effort::ResidentOnly`] is all that it may do.
+    /// It would have to wait, and [`Effort::ResidentOnly`] is all that it may do. It has changed nothing.
     Blocks,
     /// It failed with this status and says nothing more.
     Status(Status),
@@ -43,257 +35,60 @@ impl From<Status> for Stop {
     }
 }
 
-/// What an operation came to.
+/// The result of a part of an operation.
 pub(super) type Done<T> = Result<T, Stop>;
 /// The status of an operation whose result has been written.
 pub(super) type Written = Done<Status>;
 
-/// A file handle and the stateid that goes with it (RFC 8881, section 16.2.3.1.2).
+/// The object of the current or of the saved file handle, and the stateid that goes with it (RFC 8881, section
+/// 16.2.3.1.2).
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+pub(super) struct CurrentObject {
     object: Option<Object>,
     state: Option<StateId>,
 }
 
 /// A compound under way.
 pub(super) struct Compound<'a> {
-    pub server: &'a Nfs4,
+    pub server: &'a Arc<Nfs4>,
     pub export: &'a Export,
     pub who: Credential,
     pub acting: Acting<'a>,
     pub effort: Effort,
     pub minor: u32,
     pub connection: u64,
-    /// How the client can be called back over that.
+    /// The way to call the client over that connection.
     pub back: Option<Arc<dyn Back>>,
     /// The session of the compound.
     pub session: Option<SessionId>,
-    /// What callbacks call it by.
+    /// The name of the compound in callbacks.
     pub origin: Option<Origin>,
     pub now: Nanos,
-    /// Whose stateids and owners are meant.
+    /// The client whose stateids and owners are meant.
     pub sender: Sender,
     /// Bytes of data that may go ahead of the reply instead of into it.
     pub placement: Option<u32>,
-    /// Those that do.
+    /// The data that do.
     pub placed: Option<Placed>,
     /// The delegation that the operation under way gives.
     pub given: Option<StateId>,
-    apart: Option<Gather<'a>>,
-    current: Place,
-    saved: Place,
+    /// The payload that came apart from the arguments, until it is used.
+    pub apart: Option<Gather<'a>>,
+    pub current: CurrentObject,
+    pub saved: CurrentObject,
     /// The longest reply, in bytes from the status of the compound on.
-    room: usize,
+    pub room: usize,
 }
 
-/// Runs a compound.
-pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>) -> Answer {
-    let bytes = call.arguments.rest().len() + call.apart.as_ref().map_or(0, Gather::len);
-    let mut operations = match Operations::begin(call.arguments) {
-        Ok(operations) => operations,
-        Err(error) => return Answer::Garbage(error),
-    };
-    let header = *operations.header();
-    if !server.minors.has(header.minor_version) {
-        ResultWriter::begin(results, header.tag).finish(Status::MinorVersMismatch);
-        return Answer::Replied;
-    }
-    let room = call.caller.reply_bytes_max as usize;
-    let mut compound = Compound {
-        server,
-        export: &server.export,
-        acting: Acting::new(call.rights, &call.who),
-        who: call.who,
-        effort: call.effort,
-        minor: header.minor_version,
-        connection: call.caller.connection,
-        back: call.caller.back.clone(),
-        session: None,
-        origin: None,
-        now: clock::now(),
-        sender: Sender::Named,
-        placement: call.caller.placement,
-        placed: None,
-        given: None,
-        apart: call.apart,
-        current: Place::default(),
-        saved: Place::default(),
-        room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
-    };
-    let start = results.position();
-    let mut w = ResultWriter::begin(results, header.tag);
-    let slot = match compound.enter(&mut operations, bytes, &mut w) {
-        Ok(Entered::With(slot)) => slot,
-        Ok(Entered::Replayed(reply)) => {
-            results.truncate(start);
-            results.opaque_fixed(&reply);
-            return Answer::Replied;
-        }
-        Err(Stop::Status(status)) => {
-            w.finish(status);
-            return Answer::Replied;
-        }
-        Err(Stop::Blocks) => return Answer::Blocks,
-    };
-    let mut held = Held { server, slot };
-    let _acting = promises::changing_for(recalls::party(compound.sender));
-    let status = compound.all(operations, held.slot.as_ref(), &mut w);
-    // What a thread that acts for nobody was refused is no answer, and no slot may keep it.
-    let missed = call.effort == Effort::ResidentOnly && ids::were_missed();
-    let Some(status) = status.filter(|_| !missed) else {
-        return Answer::Blocks;
-    };
-    let Compound { placed, .. } = compound;
-    w.finish(status);
-    if call.effort == Effort::MayBlock {
-        server.settle();
-    }
-    if let Some(slot) = held.slot.take() {
-        let reply = &*results.written(start);
-        let mut state = server.state.lock();
-        state.finish(&slot, reply, placed.is_none());
-    }
-    placed.map_or(Answer::Replied, Answer::Placed)
-}
-
-/// The slot of a compound under way, which is given back unless the compound comes to its end.
-struct Held<'a> {
-    server: &'a Nfs4,
-    slot: Option<Slot>,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if let Some(slot) = &self.slot {
-            self.server.state.lock().abandon(slot);
-        }
-    }
-}
-
-/// How the first operation of a compound was taken.
-enum Entered {
-    /// With a slot, or without a session.
-    With(Option<Slot>),
-    /// The compound was executed before, with this reply.
-    Replayed(Arc<[u8]>),
-}
-
+/// Running operations.
 impl Compound<'_> {
-    /// Takes SEQUENCE, with which compounds of 4.1 and later begin, and writes its result. Where that fails, the result is
-    /// written too.
-    fn enter(
+    /// Runs one operation and writes its result, unless that is only the status of a failure. An operation that would block
+    /// says so before it changes anything.
+    pub(super) fn one(
         &mut self,
-        operations: &mut Operations<'_>,
-        bytes: usize,
+        operation: Operation<'_>,
         w: &mut ResultWriter<'_, '_>,
-    ) -> Done<Entered> {
-        if self.minor == 0 || operations.left() == 0 {
-            return Ok(Entered::With(None));
-        }
-        let mut ahead = operations.clone();
-        let first = match ahead.next() {
-            Some(Ok(operation)) => operation,
-            // It fails by itself.
-            _ => return Ok(Entered::With(None)),
-        };
-        let code = first.code();
-        let count = operations.header().operations;
-        let Operation::Sequence(arguments) = first else {
-            let refusal = match (sessions::need_none(code), count) {
-                (true, 1) => return Ok(Entered::With(None)),
-                (true, _) => Status::NotOnlyOp,
-                (false, _) => Status::OpNotInSession,
-            };
-            w.fail(code, refusal);
-            return Err(refusal.into());
-        };
-        *operations = ahead;
-        let mut state = self.server.state.lock();
-        let taken = state.sequence(self.now, self.connection, &arguments, bytes, count);
-        drop(state);
-        match taken {
-            Ok(Sequenced::Execute(slot, ok)) => {
-                self.sender = Sender::Client(slot.client);
-                self.session = Some(slot.session);
-                self.origin = Some(Origin {
-                    session: slot.session,
-                    slot: slot.number,
-                    sequence: arguments.sequence,
-                });
-                let room = slot.reply_bytes as usize;
-                self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
-                w.push(code, &Ok::<_, Status>(ok));
-                Ok(Entered::With(Some(slot)))
-            }
-            Ok(Sequenced::Replay(reply)) => Ok(Entered::Replayed(reply)),
-            Err(status) => {
-                w.fail(code, status);
-                Err(status.into())
-            }
-        }
-    }
-
-    /// Runs what is left: the status of the last operation, or `None`, which is to give up and come again.
-    fn all(
-        &mut self,
-        operations: Operations<'_>,
-        slot: Option<&Slot>,
-        w: &mut ResultWriter<'_, '_>,
-    ) -> Option<Status> {
-        let kept = slot.filter(|slot| slot.cache);
-        let kept =
-            kept.map(|slot| (slot.cached_bytes as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
-        let mut last = Status::Ok;
-        for (count, operation) in operations.enumerate() {
-            let operation = match operation {
-                Ok(operation) => operation,
-                Err(bad) => {
-                    w.fail(bad.code(), bad.status());
-                    return Some(bad.status());
-                }
-            };
-            let code = operation.code();
-            if self.effort == Effort::ResidentOnly && !changes_nothing(code) {
-                return None;
-            }
-            if count >= OPERATIONS_MAX as usize {
-                w.fail(code, Status::Resource);
-                return Some(Status::Resource);
-            }
-            let placed_before = self.placed.is_some();
-            self.given = None;
-            last = match self.one(operation, w) {
-                Ok(status) => status,
-                Err(Stop::Blocks) => return None,
-                Err(Stop::Status(status)) => {
-                    w.fail(code, status);
-                    status
-                }
-            };
-            let too_big = match kept {
-                Some(kept) if w.bytes() > kept => Some(Status::RepTooBigToCache),
-                _ if w.bytes() > self.room && self.minor == 0 => Some(Status::Resource),
-                _ if w.bytes() > self.room => Some(Status::RepTooBig),
-                _ => None,
-            };
-            if let Some(status) = too_big {
-                w.take_back();
-                w.fail(code, status);
-                if !placed_before {
-                    self.placed = None;
-                }
-                recalls::take_back(self);
-                last = status;
-            }
-            if last != Status::Ok {
-                break;
-            }
-        }
-        Some(last)
-    }
-
-    /// Runs one operation and writes its result, but where that is a status alone.
-    fn one(&mut self, operation: Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
+    ) -> Written {
         use Operation as O;
         let code = operation.code();
         match operation {
@@ -318,7 +113,7 @@ impl Compound<'_> {
             }
             O::RestoreFileHandle => {
                 let Some(object) = self.saved.object else {
-                    // RFC 8881 has dropped the status of its own (section 18.27).
+                    // RFC 8881 no longer has a status of its own for this (section 18.27).
                     let missing = [Status::RestoreFh, Status::NoFileHandle];
                     return Err(missing[usize::from(self.minor > 0)].into());
                 };
@@ -360,6 +155,7 @@ impl Compound<'_> {
                 plain(w, code, committed)
             }
             O::SetAttributes(arguments) => {
+                self.may_block()?;
                 let result = setattr::setattr(self, &arguments);
                 w.push(code, &result);
                 Ok(result.status)
@@ -393,7 +189,10 @@ impl Compound<'_> {
             | O::OpenDowngrade(..)
             | O::Close(..)
             | O::Lock(..)
-            | O::Unlock(..) => self.in_turn(&operation, w),
+            | O::Unlock(..) => {
+                self.may_block()?;
+                self.in_turn(&operation, w)
+            }
             O::LockTest(arguments) => lock::test(self, &arguments, w),
             O::GetXattr(name) => xattrs::get(self, name, w),
             O::SetXattr(arguments) => {
@@ -410,7 +209,13 @@ impl Compound<'_> {
             | O::Copy(..)
             | O::Clone(..)
             | O::Seek(..)
-            | O::IoAdvise(..) => space::run(self, &operation, w),
+            | O::IoAdvise(..) => {
+                self.may_block()?;
+                space::run(self, &operation, w)
+            }
+            O::TestStateId(..) | O::Sequence(..) => sessions::run(self, &operation, w),
+            O::Renew(..) => clients::run(self, &operation, w),
+            // The server may have to bring the change to stable storage.
             O::ExchangeId(..)
             | O::CreateSession(..)
             | O::DestroySession(..)
@@ -418,19 +223,21 @@ impl Compound<'_> {
             | O::BindConnection(..)
             | O::BackchannelCtl(..)
             | O::ReclaimComplete(..)
-            | O::FreeStateId(..)
-            | O::TestStateId(..)
-            | O::Sequence(..) => sessions::run(self, &operation, w),
-            O::SetClientId(..)
-            | O::SetClientIdConfirm(..)
-            | O::Renew(..)
-            | O::ReleaseLockOwner(..) => clients::run(self, &operation, w),
+            | O::FreeStateId(..) => {
+                self.may_block()?;
+                sessions::run(self, &operation, w)
+            }
+            O::SetClientId(..) | O::SetClientIdConfirm(..) | O::ReleaseLockOwner(..) => {
+                self.may_block()?;
+                clients::run(self, &operation, w)
+            }
             O::DelegationReturn(state) => {
+                self.may_block()?;
                 recalls::give_back(self, state)?;
                 plain(w, code, ())
             }
-            // Delegations do not outlive their client's end (RFC 8881, section 18.5), and are of files alone. There are no named
-            // attributes, or copies that go on.
+            // A delegation ends with its client (RFC 8881, section 18.5), and only files have them. There are no named attributes,
+            // and no copies that go on after the reply.
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
@@ -445,12 +252,12 @@ impl Compound<'_> {
 
 /// What operations work with.
 impl<'a> Compound<'a> {
-    /// What the current file handle stands for.
+    /// The object of the current file handle.
     pub fn object(&self) -> Done<Object> {
         self.current.object.ok_or(Status::NoFileHandle.into())
     }
 
-    /// The current object, which must be of the export. The pseudo file system takes no changes.
+    /// The current object, which must be in the export. The pseudo file system takes no changes.
     pub fn real(&self) -> Done<ObjectId> {
         match self.object()? {
             Object::Real(object) => Ok(object),
@@ -458,7 +265,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The saved object, which must be of the export.
+    /// The saved object, which must be in the export.
     pub fn saved_real(&self) -> Done<ObjectId> {
         match self.saved.object {
             Some(Object::Real(object)) => Ok(object),
@@ -467,27 +274,27 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// Goes on with another object, without a stateid.
+    /// Makes another object the current one, without a stateid.
     pub fn set_current(&mut self, object: Object) {
-        self.current = Place {
+        self.current = CurrentObject {
             object: Some(object),
             state: None,
         };
         self.acting.go(object.tag(self.export), &mut self.who);
     }
 
-    /// There is no current object any more (RFC 8881, section 2.6.3.1.1.8).
+    /// Leaves the compound without a current object (RFC 8881, section 2.6.3.1.1.8).
     pub fn drop_current(&mut self) {
-        self.current = Place::default();
+        self.current = CurrentObject::default();
     }
 
-    /// Gives the current object a stateid, and gives it back.
+    /// Sets the stateid of the current object, and returns it.
     pub fn set_state(&mut self, state: StateId) -> StateId {
         self.current.state = Some(state);
         state
     }
 
-    /// The stateid that a client means.
+    /// The stateid that a client means: the current one has a name of its own.
     pub fn state(&self, given: StateId) -> Done<StateId> {
         if self.minor > 0 && given == StateId::CURRENT {
             return self.current.state.ok_or(Status::BadStateId.into());
@@ -495,7 +302,7 @@ impl<'a> Compound<'a> {
         Ok(given)
     }
 
-    /// The same for the saved object, of which the client may mean the state that was saved with it.
+    /// The same for the saved object: the client may mean the stateid that was saved with it.
     pub fn saved_state(&self, given: StateId) -> Done<StateId> {
         if self.minor > 0 && given == StateId::CURRENT {
             return self.saved.state.ok_or(Status::BadStateId.into());
@@ -503,7 +310,7 @@ impl<'a> Compound<'a> {
         Ok(given)
     }
 
-    /// The operation may wait from here on.
+    /// The operation may wait, or bring something to stable storage, from here on. It asks before it changes anything.
     pub fn may_block(&self) -> Done<()> {
         match self.effort {
             Effort::ResidentOnly => Err(Stop::Blocks),
@@ -517,7 +324,7 @@ impl<'a> Compound<'a> {
         }
         match self.export.resolve(handle, self.effort) {
             Ok(object) => Ok(Object::Real(object)),
-            // Who has it open can still close it, and return a delegation.
+            // A client that has it open can still close it and return its delegation.
             Err(ReadFailed::Status(vfs::Status::Stale)) => {
                 let object = self.export.named(handle)?;
                 if self.server.state.lock().is_held(object) {
@@ -529,7 +336,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// What a client keeps to name an object.
+    /// The file handle of an object.
     pub fn handle(&self, object: Object) -> Handle {
         match object {
             Object::Pseudo(depth) => Tree::handle(depth),
@@ -537,7 +344,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// Attributes of an object of the export, with whatever effort is allowed.
+    /// Attributes of an object in the export, with the effort that is allowed.
     pub fn attributes(&self, object: ObjectId) -> Done<Attributes> {
         let found = match self.effort {
             Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Stop::Blocks)?,
@@ -574,7 +381,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The payload of an operation, wherever it came. Only that of the first that has one may have come apart.
+    /// The payload of an operation, wherever it is. Only the first payload of a compound may have come apart.
     pub fn payload<'p>(&mut self, decoded: &'p [u8]) -> Gather<'p>
     where
         'a: 'p,

@@ -1,26 +1,26 @@
 //! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862): a file for each operation, or for a few that
 //! belong together.
 //!
-//! A call is a COMPOUND (`compound.rs`): its operations run one after the other until one fails. Like every procedure it
-//! is tried at once on the thread that polls, where only operations that change nothing run; at the first that would
-//! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
-//! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
+//! A call is a COMPOUND (`compound.rs`). Its operations run one after the other until one fails (`run.rs`). Like every call
+//! it is first tried on the thread that polls. At the first operation that would block it is suspended, and a thread of the
+//! pool goes on with that operation. [`state`] keeps what clients hold: client ids, sessions, opens, locks. It is a core
+//! without IO.
 //!
-//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), of TCP and RDMA. These get
-//! delegations, which every change of a file asks back first (`recalls.rs`).
+//! The server calls clients of 4.1 and later over the connections that they bind (`callbacks.rs`), of TCP and RDMA. Such
+//! clients get delegations. Every change of a file asks for them back first (`recalls.rs`).
 
 mod access;
 mod acting;
 mod asking;
 mod attributes;
 mod callbacks;
+mod classes;
 mod clients;
 mod commit;
 mod compound;
 mod convert;
 mod copy;
 mod create;
-mod effects;
 mod fits;
 mod getattr;
 mod link;
@@ -35,6 +35,7 @@ mod recalls;
 mod records;
 mod remove;
 mod rename;
+mod run;
 mod secinfo;
 mod sessions;
 mod setattr;
@@ -47,8 +48,11 @@ mod verify;
 mod write;
 mod xattrs;
 
+use std::ops::Range;
+
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
+    Attribute, Bitmap, MAX_MINOR_VERSION, Operations, PROGRAM, Procedure, Status, VERSION,
+    first_payload,
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
@@ -83,7 +87,7 @@ impl MinorVersions {
     /// All of them.
     pub const ALL: Self = Self([true; MAX_MINOR_VERSION as usize + 1]);
 
-    /// These and `minor`; what is above 2 adds nothing.
+    /// These and `minor`. A number above 2 adds nothing.
     #[must_use]
     pub const fn with(mut self, minor: u32) -> Self {
         if minor <= MAX_MINOR_VERSION {
@@ -97,25 +101,25 @@ impl MinorVersions {
         self.0.get(minor as usize).copied().unwrap_or(false)
     }
 
-    /// Whether there is one.
+    /// Whether it speaks any.
     pub fn any(self) -> bool {
         self.0.contains(&true)
     }
 }
 
-/// What a server of version 4 is put together from.
+/// The configuration of a server of version 4.
 pub struct Config {
-    /// What it speaks.
+    /// The minor versions that it speaks.
     pub minors: MinorVersions,
-    /// How long state lives without a sign of its client.
+    /// How long state lives without a call of its client.
     pub lease: Nanos,
-    /// Greater with each start of the server.
+    /// A number that grows with each start of the server.
     pub boot: u32,
-    /// Who may reclaim what it had before this start, and where that is kept.
+    /// Which clients may reclaim what they had before this start, and where that is kept.
     pub records: Records,
 }
 
-/// The lease unless another is asked for. A server that starts anew makes clients wait as long.
+/// The default lease. A server that restarts makes clients wait for as long.
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
 /// NFS version 4 of one export.
@@ -128,14 +132,14 @@ pub struct Nfs4 {
     state: Arc<Mutex<State>>,
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
-    /// Names the server, the same after a restart.
+    /// The name of the server, the same after a restart.
     owner: Vec<u8>,
     lease: Nanos,
 }
 
 impl Nfs4 {
     /// For `export`.
-    pub fn new(export: Arc<Export>, mut config: Config) -> Self {
+    pub fn new(export: Arc<Export>, mut config: Config) -> Arc<Self> {
         let limits = Limits {
             lease: config.lease,
             clients: 1 << 14,
@@ -178,7 +182,7 @@ impl Nfs4 {
                 messenger.expel_owners(now, owners);
             }
         });
-        Self {
+        Arc::new(Self {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
             lease: config.lease,
@@ -194,16 +198,18 @@ impl Nfs4 {
             messenger,
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
-        }
+        })
     }
 
-    /// What has become of state is brought to stable storage and told. May block.
+    /// If the clients that may reclaim have changed, brings that to stable storage. Tells `vfs` and clients what has become
+    /// of state. May block.
     fn settle(&self) {
         self.messenger.settle();
     }
 }
 
-impl Program for Nfs4 {
+/// Shared, because a suspended compound keeps its server.
+impl Program for Arc<Nfs4> {
     fn number(&self) -> u32 {
         PROGRAM
     }
@@ -247,45 +253,38 @@ impl Program for Nfs4 {
         Admission::Listed
     }
 
-    /// Minor version 0 has no slots. The later ones remember replies by theirs.
     fn repeats<'a>(&self, procedure: u32, arguments: Reader<'a>) -> Repeats<'a> {
-        let is_compound = procedure == Procedure::Compound.code();
-        match Operations::begin(arguments) {
-            Ok(operations) if is_compound && operations.header().minor_version == 0 => {
-                effects::repeats(operations)
-            }
-            _ => Repeats::Harmless,
+        match operations(procedure, arguments) {
+            Some(operations) => classes::repeats(operations),
+            None => Repeats::Harmless,
         }
     }
 
-    fn may_sync(&self, _procedure: u32, arguments: Reader<'_>) -> bool {
-        let Ok(operations) = Operations::begin(arguments) else {
-            return false;
-        };
-        let mut codes = operations
-            .map_while(Result::ok)
-            .map(|operation| operation.code());
-        codes.any(|code| {
-            !matches!(
-                code,
-                OpCode::Sequence
-                    | OpCode::PutFileHandle
-                    | OpCode::PutRootFileHandle
-                    // Changes wait for it, on the threads of what may sync.
-                    | OpCode::DelegationReturn
-            ) && !effects::changes_nothing(code)
-        })
+    fn may_sync(&self, procedure: u32, arguments: Reader<'_>) -> bool {
+        operations(procedure, arguments).is_some_and(classes::may_sync)
+    }
+
+    fn payload(&self, procedure: u32, arguments: Reader<'_>) -> Option<Range<usize>> {
+        Procedure::from_code(procedure).filter(|it| *it == Procedure::Compound)?;
+        let (start, length) = first_payload(arguments)?;
+        Some(start..start + length)
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
         match Procedure::from_code(call.procedure) {
-            Some(Procedure::Compound) => compound::run(self, call, results),
+            Some(Procedure::Compound) => run::run(self, call, results),
             _ => Answer::NoProcedure,
         }
     }
 
     fn answered(&self, connection: u64, message: &[u8]) {
         self.called(connection, message);
+    }
+
+    /// Sessions lose the connection, so SEQUENCE tells their clients that callbacks do not arrive. The next SEQUENCE binds it
+    /// again, for calls alone.
+    fn back_closed(&self, connection: u64) {
+        self.closed(connection);
     }
 
     fn closed(&self, connection: u64) {
@@ -302,4 +301,10 @@ impl Program for Nfs4 {
         self.callbacks.lock().tick();
         self.messenger.tick();
     }
+}
+
+/// The operations of a call, if it is a COMPOUND.
+fn operations(procedure: u32, arguments: Reader<'_>) -> Option<Operations<'_>> {
+    Procedure::from_code(procedure).filter(|it| *it == Procedure::Compound)?;
+    Operations::begin(arguments).ok()
 }

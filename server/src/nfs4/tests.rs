@@ -11,6 +11,8 @@ mod names;
 mod restarts;
 mod slots;
 mod space;
+mod suspended;
+mod way_back;
 
 use std::cell::Cell;
 
@@ -23,7 +25,7 @@ use odafs_nic::calls::{Caller, Notes, Transport};
 
 use super::{Config, LEASE, MinorVersions, Nfs4, Records};
 use crate::rpc::access::Rights;
-use crate::rpc::{Answer, Call, Program as _};
+use crate::rpc::{Answer, Call, Program as _, Resumed, Suspended};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportConfig;
 use crate::vfs::read::Effort;
@@ -32,7 +34,7 @@ use crate::vfs::testing::{World, owner};
 /// A server.
 struct Room {
     world: World,
-    nfs: Nfs4,
+    nfs: Arc<Nfs4>,
 }
 
 /// A client of one connection.
@@ -89,7 +91,10 @@ impl Room {
     }
 
     fn lasting(config: ExportConfig, records: Records, lease: Nanos) -> Self {
-        let world = World::with(256, config);
+        Self::over(World::with(256, config), records, lease)
+    }
+
+    fn over(world: World, records: Records, lease: Nanos) -> Self {
         let config = Config {
             minors: MinorVersions::ALL,
             lease,
@@ -126,6 +131,32 @@ impl Room {
         };
         let mut results = Vec::new();
         let answer = self.nfs.call(call, &mut Writer::new(&mut results));
+        (answer, Reply(results))
+    }
+
+    /// Runs a compound on the thread that polls, where it must stop: what goes on, and the reply so far.
+    fn suspended(&self, client: &Client<'_>, bytes: &[u8]) -> (Box<dyn Suspended>, Reply) {
+        let (answer, reply) = self.run(&client.caller, &client.who, bytes, Effort::ResidentOnly);
+        let Answer::Suspended(call) = answer else {
+            panic!("{answer:?}");
+        };
+        (call, reply)
+    }
+
+    /// Goes on with a suspended compound of these bytes.
+    fn resume(
+        &self,
+        caller: &Caller,
+        (call, so_far): (Box<dyn Suspended>, Reply),
+        bytes: &[u8],
+    ) -> (Answer, Reply) {
+        let mut results = so_far.0;
+        let resumed = Resumed {
+            caller,
+            arguments: Reader::new(bytes),
+            apart: None,
+        };
+        let answer = call.resume(resumed, &mut Writer::resume(&mut results, None));
         (answer, Reply(results))
     }
 }

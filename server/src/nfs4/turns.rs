@@ -1,5 +1,5 @@
-//! Operations of owners, which minor version 0 counts: OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU (RFC 7530,
-//! section 9.1.7).
+//! Operations that minor version 0 counts for each owner: OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU (RFC
+//! 7530, section 9.1.7).
 
 use odafs_common::wire::nfs4::{Locker, OpCode, Operation, ResultWriter, Status};
 
@@ -10,8 +10,8 @@ use super::{lock, open};
 use crate::vfs::ObjectId;
 
 impl Compound<'_> {
-    /// Runs an operation that minor version 0 counts by its owner: what was executed before is answered again. The file of
-    /// an OPEN is remembered with its result, since the operations behind it go on with that.
+    /// Runs an operation that minor version 0 counts for its owner, on a thread that may block. A repetition gets the result
+    /// of the first time. The file of an OPEN is kept with its result, because the operations behind it work on that file.
     pub(super) fn in_turn(
         &mut self,
         operation: &Operation<'_>,
@@ -46,7 +46,11 @@ impl Compound<'_> {
                         w.fail(code, status);
                         status
                     }
-                    Err(Stop::Blocks) => Status::Delay,
+                    // There is no further effort: the client asks again.
+                    Err(Stop::Blocks) => {
+                        w.fail(code, Status::Delay);
+                        Status::Delay
+                    }
                 };
                 let file = match self.object().ok() {
                     Some(Object::Real(file)) if code == OpCode::Open && status == Status::Ok => {

@@ -12,7 +12,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::{Listener, ReadOrder};
 use odafs_fabric::{iwarp, shm, verbs};
 use odafs_nic::calls::Transport;
-use odafs_nic::engine::EngineConfig;
+use odafs_nic::engine::{EngineConfig, RdmaConfig};
 use odafs_nic::nic::NicConfig;
 
 use crate::nfs4;
@@ -448,7 +448,10 @@ fn parts(
         offload: config.offload,
         engine: EngineConfig {
             spin: config.spin.into(),
-            rdma: config.rpc_rdma,
+            rdma: RdmaConfig {
+                back_time_max: config.lease.into(),
+                ..config.rpc_rdma
+            },
             connections_max: shm.connections as usize + EngineConfig::default().connections_max,
             ..EngineConfig::default()
         },

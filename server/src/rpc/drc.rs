@@ -1,14 +1,14 @@
 //! The duplicate request cache: a call that is sent again is not served again.
 //!
-//! A client that gets no reply in time sends its call again, often over another connection. That is
-//! harmless for a READ; a second REMOVE would answer "no such file" for a file that the first one removed.
-//! So the replies to such calls are kept for a while. The cache knows messages, no transport: what it keeps
-//! has no record marks.
+//! A client that gets no reply in time sends its call again, often over another connection. That is harmless for a READ.
+//! But a second REMOVE would answer "no such file" for a file that the first one removed. So the server keeps the replies
+//! to such calls for a while. The cache knows messages and no transport: what it keeps has no record marks.
 //!
-//! Each client has replies of its own, and those to WRITEs are apart from the others: nobody's flood costs another's
-//! replies, nor a client's data those to its REMOVEs. A reply is forgotten after two minutes, as with other
-//! servers, and when its client has changed a name that it is about, on the same connection: who removes a directory has had the answer
-//! to its MKDIR, and a call that looks like it is another one.
+//! Each client has replies of its own, and the replies to WRITEs are apart from the others. So a flood of one client costs
+//! no other client its replies, and a client's data do not cost it the replies to its REMOVEs. A reply is forgotten after
+//! two minutes, as with other servers. It is also forgotten when its client changes a name that it is about, on the same
+//! connection: a client that removes a directory has had the answer to its MKDIR, and a call that looks like that MKDIR is
+//! a new one.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -29,7 +29,7 @@ struct Key {
     xid: u32,
     program: u32,
     procedure: u32,
-    /// Of the credential and the arguments: a client that starts its xids anew is not taken for another's echo.
+    /// Of the credential and the arguments. It tells a repeated call from one of a client that starts its xids anew.
     checksum: u64,
     length: usize,
 }
@@ -37,19 +37,21 @@ struct Key {
 /// What the cache knows of a call.
 #[derive(Debug)]
 pub enum Seen {
-    /// Nothing: serve it, and tell the [`InProgress`] what was replied.
+    /// Nothing: serve it, and give the reply to the [`InProgress`].
     New(InProgress),
-    /// It is being served: say nothing.
+    /// It is being served: do not reply.
     InProgress,
     /// It was served, with this reply.
     Served(Arc<[u8]>),
 }
 
-/// What a repetition of a call would do.
+/// What a repetition of a call would do. The replies to `Write` and `Change` are kept in this cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats<'a> {
-    /// No harm.
+    /// No harm: the call is idempotent.
     Harmless,
+    /// No harm: its program remembers the reply itself, as the slots of a session do (RFC 8881, section 2.10.6).
+    Remembered,
     /// It would write data again, over what others wrote since.
     Write,
     /// It would change something again, or fail because it is done. The results begin with a status, 0 for success.
@@ -59,16 +61,16 @@ pub enum Repeats<'a> {
     },
 }
 
-/// How many replies are kept.
+/// How many replies the cache keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// To changes, for each client.
     pub changes: usize,
     /// To WRITEs, for each client.
     pub writes: usize,
-    /// In all. Beyond it the client that has been silent for longest loses its replies.
+    /// In all. Beyond that, the client that has been silent for longest loses its replies.
     pub total: usize,
-    /// How long. Clients repeat a call after a minute, or when they have connected anew.
+    /// How long. Clients repeat a call after a minute, or after they have connected again.
     pub age: Nanos,
 }
 
@@ -93,7 +95,7 @@ pub struct DuplicateCache {
 #[derive(Debug)]
 struct Calls {
     bounds: Bounds,
-    /// Apart from the replies, so that a call under way is never forgotten. As many as the transports let in.
+    /// Apart from the replies, so that no call under way is forgotten. The transports bound how many there are.
     in_progress: HashSet<Key>,
     clients: LruCache<PeerKey, Client>,
     /// Replies in all.
@@ -118,7 +120,7 @@ struct Served {
 /// The names that a call is about, hashed.
 type Names = [Option<u64>; 2];
 
-/// The longest reply that is kept, in bytes: those to the calls concerned are short.
+/// The longest reply that is kept, in bytes. Replies to calls that change something are short.
 const REPLY_BYTES_MAX: usize = 512;
 
 impl DuplicateCache {
@@ -135,7 +137,7 @@ impl DuplicateCache {
         }
     }
 
-    /// Looks a call up, and remembers it as in progress if it is new. `arguments` are those on the wire.
+    /// Looks a call up, and remembers it as in progress if it is new. `arguments` are the bytes on the wire.
     pub fn begin<'a>(
         &self,
         peer: &Peer,
@@ -154,7 +156,7 @@ impl DuplicateCache {
         };
         let names = match repeats {
             Repeats::Change { names } => names.map(|name| Some(self.seed.hash_one(name?))),
-            Repeats::Write | Repeats::Harmless => Names::default(),
+            Repeats::Write | Repeats::Harmless | Repeats::Remembered => Names::default(),
         };
         let writes = repeats == Repeats::Write;
         let mut calls = self.calls.lock();
@@ -176,7 +178,7 @@ impl DuplicateCache {
         })
     }
 
-    /// The ids alone: a repeated call may bear another stamp.
+    /// Of the ids alone, because a repeated call may have another stamp.
     fn credential(&self, header: &CallHeader<'_>) -> u64 {
         match &header.credential {
             Auth::None => self.seed.hash_one(0_u32),
@@ -196,7 +198,7 @@ impl Calls {
         young.then(|| served.reply.clone())
     }
 
-    /// Keeps a reply, and forgets those that the call has overtaken.
+    /// Keeps a reply, and forgets the replies that are obsolete since the call.
     fn keep(&mut self, key: Key, writes: bool, served: Served, changed: bool) {
         let bounds = self.bounds;
         let client = self.clients.get_or_insert_mut(key.peer, || Client {
@@ -239,8 +241,8 @@ impl Client {
         self.changes.len() + self.writes.len()
     }
 
-    /// Forgets the replies that are about one of the names, and went to the same port: several clients may have one
-    /// address, and what one of them changes says nothing of what another has heard.
+    /// Forgets the replies that are about one of the names and went to the same port. Several clients may share an
+    /// address, and a change by one of them does not say what another has received.
     fn forget(&mut self, names: &Names, port: Option<u16>) {
         let about = |served: &Served| {
             let mut names = names.iter().flatten();
@@ -254,7 +256,7 @@ impl Client {
     }
 }
 
-/// A call that is being served. Dropped without [`InProgress::served`], the call is as if never seen.
+/// A call that is being served. If it is dropped without [`InProgress::served`], the cache forgets the call.
 #[derive(Debug)]
 pub struct InProgress {
     calls: Arc<Mutex<Calls>>,
@@ -288,8 +290,8 @@ impl Drop for InProgress {
     }
 }
 
-/// A checksum that runs at the speed of memory (a WRITE brings a mebibyte): four lanes of multiply and
-/// rotate. It guards against accidents; who forges one deceives nobody but himself.
+/// A checksum that runs at the speed of memory (a WRITE brings a mebibyte): four lanes of multiply and rotate. It guards
+/// against accidents. A client that forges one deceives only itself.
 fn checksum(seed: u64, bytes: &Gather<'_>) -> u64 {
     let mut sum = Checksum {
         lanes: [seed, !seed, seed.rotate_left(32), seed ^ Checksum::FACTOR],
@@ -343,7 +345,7 @@ impl Checksum {
         (state ^ word).wrapping_mul(Self::FACTOR).rotate_left(29)
     }
 
-    /// Of so many bytes in all.
+    /// The checksum, of `length` bytes in all.
     fn finish(mut self, length: usize) -> u64 {
         let rest = self.begun[..self.held].chunks(8);
         for (lane, word) in self.lanes.iter_mut().zip(rest) {

@@ -8,16 +8,16 @@ use odafs_nic::calls::{Errand, Workers};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Does errands on its threads. Those that may wait for stable storage have threads of their own, as many again: no
-/// other waits behind a disk. Of either kind connections have one task done in turn, each in the order of its coming,
-/// and none has all the threads.
+/// Runs errands on its threads. Errands that may wait for stable storage have threads of their own, as many again, so that
+/// no other errand waits behind a disk. For each kind, connections take turns of one task. A connection's tasks run in the
+/// order in which they came, and no connection gets all the threads.
 pub struct Pool {
     lanes: [Arc<Lane>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_each: usize,
 }
 
-/// What the two kinds of threads are called.
+/// The names of the two kinds of threads.
 const KINDS: [&str; 2] = ["io", "sync"];
 
 /// How busy the threads of a kind are.
@@ -27,7 +27,7 @@ pub struct PoolLoad {
     pub kind: &'static str,
     /// Threads.
     pub threads: usize,
-    /// Calls that they serve.
+    /// Calls that they are serving.
     pub running: usize,
     /// Calls that wait for one.
     pub waiting: usize,
@@ -46,7 +46,7 @@ struct Lane {
 struct Turns {
     /// Connections with a task that may begin, in the order of their turns.
     next: VecDeque<u64>,
-    /// Those with any task.
+    /// The connections with any task.
     connections: HashMap<u64, Tasks>,
     waiting: usize,
     stopped: bool,
@@ -107,7 +107,7 @@ impl Pool {
         [load(io, KINDS[0]), load(sync, KINDS[1])]
     }
 
-    /// Takes nothing more; returns when everything that was taken is done.
+    /// Takes nothing more, and returns when everything that it has taken is done.
     pub fn stop(&self) {
         for lane in &self.lanes {
             lane.turns.lock().stopped = true;
@@ -126,7 +126,7 @@ fn run(task: Task) {
     task();
 }
 
-/// A task that panics takes its call with it, not its thread.
+/// A task that panics ends its call, but not its thread.
 #[cfg(not(shuttle))]
 fn run(task: Task) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(task)).is_err() {
@@ -135,7 +135,7 @@ fn run(task: Task) {
 }
 
 impl Lane {
-    /// One thread.
+    /// What one thread does.
     fn work(&self) {
         while let Some((connection, task)) = self.next() {
             run(task);
@@ -186,7 +186,7 @@ impl Turns {
         self.give_turn(connection, share);
     }
 
-    /// Behind all others, if it has a task that may begin.
+    /// Queues the connection behind all others, if it has a task that may begin.
     fn give_turn(&mut self, connection: u64, share: usize) {
         if let Some(tasks) = self.connections.get_mut(&connection)
             && !tasks.has_turn

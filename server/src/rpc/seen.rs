@@ -1,19 +1,19 @@
 //! What operators see of calls: how many, how long, how they failed, who made them, and which were slow.
 //!
-//! A call that is served from memory takes less than a microsecond, and a look at the clock a good part of that. So each
-//! call is counted, and one in [`SAMPLED`] is timed. Which one, the count itself says (multiples of the golden ratio: spread
-//! evenly, and in step with nothing that clients do in turn). Calls on the pool are all timed for the sake of the slow
-//! ones; the clock is nothing beside the change of threads.
+//! A call that is served from memory takes less than a microsecond, and a look at the clock takes a good part of that. So
+//! every call is counted, and one in [`SAMPLED`] is timed. The count itself chooses which, by multiples of the golden ratio:
+//! they are spread evenly, and are in step with nothing that clients do in turn. On the pool every call is timed, in order
+//! to find the slow ones; the clock costs nothing beside the change of threads.
 //!
 //! A row of counters is for one procedure over one fabric. An engine serves its fabrics on one thread and TCP has two, so
-//! rows are hardly shared, and need no shards. No lock is taken for a call that is not sampled, and no memory.
+//! threads hardly share a row, and rows need no shards. A call that is not sampled takes no lock and allocates nothing.
 
 mod clients;
 mod histogram;
 mod slow;
 
 use std::fmt::Write as _;
-// Not the simulator's: nothing is decided by these, and its scheduler need not look at each.
+// Not the simulator's, because nothing depends on these and its scheduler need not see each.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use odafs_fabric::clock::{self, Nanos};
@@ -27,9 +27,9 @@ use histogram::Histogram;
 pub use clients::ClientSeen;
 pub use slow::SlowCall;
 
-/// One call in so many is timed.
+/// One call in this many is timed.
 pub const SAMPLED: u64 = 16;
-/// What the count is multiplied by: 2^64 over the golden ratio.
+/// The factor of the count: 2^64 over the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// How RPC itself says that a call failed, by `accept_stat` (RFC 5531, section 9); one more stands for a refusal.
 const RPC_FAILURES: [&str; 7] = [
@@ -44,10 +44,10 @@ const RPC_FAILURES: [&str; 7] = [
 const DENIED: usize = 0;
 const OTHER: usize = RPC_FAILURES.len() - 1;
 
-/// All that is seen of a service's calls.
+/// What is counted of all calls of a service.
 pub(super) struct Seen {
     procedures: Vec<Procedure>,
-    /// Where each program's procedures begin. Behind the known ones of a program is one for all others.
+    /// Where each program's procedures begin. The last of a program stands for all that have no name.
     first: Vec<usize>,
     /// By fabric, then by procedure.
     rows: Box<[Row]>,
@@ -55,11 +55,11 @@ pub(super) struct Seen {
     slow: slow::Slow,
 }
 
-/// What is counted of a procedure, whichever fabric it came over.
+/// A procedure, over whichever fabric.
 struct Procedure {
     program: &'static str,
     name: &'static str,
-    /// Its results begin with a status: what the codes are called.
+    /// The names of the statuses with which its results begin.
     statuses: Vec<(u32, String)>,
     /// Those of RPC, and then those of `statuses` and one for all others.
     failures: Box<[AtomicU64]>,
@@ -85,7 +85,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// It goes to the pool: from there all are timed.
+    /// The call goes to the pool, where every call is timed.
     pub fn deferred(mut self) -> Self {
         if !cfg!(shuttle) && self.at.is_none() {
             self.at = Some(clock::now());
@@ -122,7 +122,7 @@ impl Seen {
         }
     }
 
-    /// Calls that take longer are kept and told of.
+    /// Calls that take longer than this are kept and reported.
     pub fn report_slow(&self, from: Nanos) {
         self.slow.report(from);
     }
@@ -135,7 +135,7 @@ impl Seen {
         let procedure = self.first[at].saturating_add(number as usize).min(end - 1);
         let row = &self.rows[self.row(procedure, transport)];
         let count = row.calls.fetch_add(1, Ordering::Relaxed);
-        // The simulator's clock moves when it is looked at: there nothing is timed.
+        // The simulator's clock moves when somebody looks at it, so nothing is timed there.
         let sampled = !cfg!(shuttle) && count.wrapping_mul(GOLDEN) < u64::MAX / SAMPLED;
         Begun {
             procedure: procedure as u32,
@@ -149,7 +149,7 @@ impl Seen {
         transport as usize * self.procedures.len() + procedure
     }
 
-    /// The reply to a call has been made. `about` says what it was about, if that is wanted.
+    /// The call has its reply. `about` says which file it was about, and is asked only for slow calls.
     #[inline]
     pub fn end(
         &self,
@@ -200,17 +200,17 @@ impl Seen {
         calls.sum()
     }
 
-    /// The clients that made the most calls, as the samples tell it.
+    /// The clients that made the most calls, by the samples.
     pub fn clients(&self) -> Vec<ClientSeen> {
         self.clients.all()
     }
 
-    /// The slowest of the last minutes, the slowest first.
+    /// The slowest calls of the last minutes, the slowest first.
     pub fn slow(&self) -> Vec<SlowCall> {
         self.slow.all()
     }
 
-    /// Appends all of it in the text format of Prometheus. Procedures that nobody called are left out.
+    /// Appends everything in the text format of Prometheus, except procedures that nobody called.
     pub fn append_text(&self, out: &mut String) {
         describe(out, "calls", "RPC calls.");
         for (labels, row) in self.called() {
@@ -246,7 +246,7 @@ impl Seen {
     }
 }
 
-/// What went over the wire for a call, with the data that went past the message.
+/// The bytes that went over the wire for a call, including data that went apart from its messages.
 fn bytes(caller: &Caller, message: &[u8], outcome: &Outcome, reply: &[u8]) -> u64 {
     let apart = caller.apart.as_ref().map_or(0, |apart| apart.place().len());
     let placed = match outcome {
@@ -276,7 +276,7 @@ impl Procedure {
         format!("program=\"{program}\",procedure=\"{procedure}\",fabric=\"{fabric}\"")
     }
 
-    /// Which of its failures a reply tells.
+    /// Which failure a reply reports.
     #[inline]
     fn failure(&self, reply: &[u8]) -> Option<usize> {
         let word = |at: usize| {

@@ -1,15 +1,14 @@
-//! RPC over TCP: record marking (RFC 5531, section 11), many calls of a connection in flight, replies
-//! batched into few writes.
+//! RPC over TCP: record marking (RFC 5531, section 11), many calls of a connection in flight, and replies batched into few
+//! writes.
 //!
-//! A few threads, each with a runtime of its own, share the connections. A call is served on the thread
-//! that read it, so a read of resident pages costs no hand-over; what may block goes to the pool and
-//! comes back through a channel. One connection is one task, and the task is one loop: collect what the
-//! pool finished, read and serve while there is room, send.
+//! A few threads share the connections, each with a runtime of its own. The thread that read a call serves it, so a read of
+//! resident pages changes no thread. What may block goes to the pool and comes back through a channel. A connection is one
+//! task, and the task is one loop: collect what the pool has finished, read and serve while there is room, send.
 //!
-//! What a connection may hold is bounded: one record that is coming in, so many calls on the pool, so many
-//! bytes of replies. At a bound nothing more is read, and TCP tells the client. A connection that says
-//! nothing holds no buffer. A record that stops half way, or a reply that is not taken, ends the
-//! connection after a while; a dead peer ends it by TCP's keepalive.
+//! A connection holds at most one record that is coming in, a number of calls on the pool, and a number of bytes of replies.
+//! At a bound the server reads nothing more, and TCP tells the client. A silent connection holds no buffer. A record that
+//! stops half way, or a reply that the client does not take, ends the connection after a while. TCP's keepalive ends the
+//! connection of a dead peer.
 
 mod buffers;
 mod connection;
@@ -35,17 +34,17 @@ use connection::Connection;
 /// Bounds of what clients can make a server hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections; further ones are closed at once.
+    /// Connections. Further ones are closed at once.
     pub connections: usize,
     /// Bytes of one record: a WRITE of the most data, and its header.
     pub record_bytes: u32,
     /// Calls of one connection on the pool.
     pub calls: usize,
-    /// Bytes of replies of one connection that wait to be taken. One reply more may wait.
+    /// Bytes of replies of one connection that the client has not taken. One reply more may wait.
     pub reply_bytes: usize,
-    /// How long a record may stop half way, or a reply not be taken.
+    /// How long a record may stop half way, or a reply may wait for the client.
     pub stall: Duration,
-    /// How long a thread polls for the next call of a connection that makes one after the other, before it sleeps.
+    /// How long a thread polls, before it sleeps, for the next call of a connection that makes one call after the other.
     pub spin: Duration,
 }
 
@@ -63,8 +62,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Connections up to which one more from `address` is taken. Who is not in the access list gets an answer
-    /// that says so, but not the places of those who are.
+    /// The number of connections up to which one more from `address` is accepted. Peers that are not in the access list
+    /// get an answer that says so, but cannot take the places of those that are.
     fn connections_of(&self, listed: &dyn Fn(IpAddr) -> bool, address: IpAddr) -> usize {
         if listed(address) {
             self.connections
@@ -79,14 +78,14 @@ struct Shared {
     calls: Arc<dyn Calls>,
     workers: Arc<dyn Workers>,
     limits: Limits,
-    /// Who may have more than a few connections.
+    /// Whether an address may have more than a few connections.
     listed: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
     open: AtomicUsize,
-    /// Connections so far; they are numbered by it.
+    /// Connections so far. The count numbers them.
     accepted: AtomicU64,
 }
 
-/// Connections over TCP are numbered from here on, so that those of other transports have other numbers.
+/// The numbers of connections over TCP begin here, so that other transports have other numbers.
 const FIRST_CONNECTION: u64 = 1 << 62;
 
 /// RPC served over TCP until it is shut down.
@@ -97,7 +96,7 @@ pub struct TcpServer {
 }
 
 impl TcpServer {
-    /// Serves `calls` to who connects to `listener`, on `threads` threads. Whom the access list has (`listed`)
+    /// Serves `calls` to the peers that connect to `listener`, on `threads` threads. Addresses in the access list (`listed`)
     /// may have all the connections, others an eighth.
     ///
     /// # Errors
@@ -140,7 +139,7 @@ impl TcpServer {
         Ok(server)
     }
 
-    /// Runs a task on a thread of its own; it is made there, so it need not be `Send`.
+    /// Runs a task on a thread of its own. That thread makes the task, so it need not be `Send`.
     fn spawn<F: Future<Output = ()>>(
         &mut self,
         name: String,
@@ -161,7 +160,7 @@ impl TcpServer {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// As [`TcpServer::connections`], for whoever asks later; 0 when the server is gone.
+    /// As [`TcpServer::connections`], to be asked later. 0 when the server is gone.
     pub fn gauge(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || {
@@ -200,7 +199,7 @@ struct Accepted {
     place: Place,
 }
 
-/// Gives its connection's place free when dropped.
+/// Frees the place of its connection when it is dropped.
 struct Place(Arc<Shared>);
 
 impl Drop for Place {
@@ -209,7 +208,7 @@ impl Drop for Place {
     }
 }
 
-/// Accepts, and deals the connections out in turn.
+/// Accepts connections, and gives them to the threads in turn.
 async fn accept(
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -255,7 +254,7 @@ async fn accept(
     }
 }
 
-/// One thread: runs the connections that it is dealt.
+/// One thread: runs the connections that it is given.
 async fn serve_inbox(
     shared: Arc<Shared>,
     mut inbox: mpsc::UnboundedReceiver<Accepted>,

@@ -17,7 +17,9 @@ use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
 
-use crate::store::{CreateHow, Credential, MemoryStore, OutsideChange, SetAttributes, Store};
+use crate::store::{
+    BeforeSync, CreateHow, Credential, MemoryStore, OutsideChange, SetAttributes, Store,
+};
 use crate::vfs::export::{Export, ExportConfig};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadDone, ReadFailed, ReadRange, read};
@@ -78,6 +80,13 @@ impl World {
         before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> Self {
         Self::of(frames, ExportConfig::default(), before, |vm| vm)
+    }
+
+    /// `act` runs before each sync of the store.
+    pub(crate) fn before_syncs(frames: u32, act: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::behind(frames, |store| {
+            Arc::new(BeforeSync::new(store, move |_| act()))
+        })
     }
 
     fn of(

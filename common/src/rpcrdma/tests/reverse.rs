@@ -1,6 +1,8 @@
 //! Calls in the reverse direction. Bytes of the wire are derived from RFC 8167, sections 4 and 5, RFC 8166, section 4.2,
 //! and RFC 5531, section 9.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use crate::rpcrdma::*;
@@ -8,6 +10,7 @@ use crate::wire::testing::hex;
 
 /// As many as Linux grants.
 const MOST: u32 = 16;
+const NOW: Duration = Duration::ZERO;
 
 fn responder_of(reverse_credits: u32, inline: Option<&PrivateData>) -> Responder {
     Responder::new(ResponderConfig {
@@ -39,7 +42,7 @@ fn reply(xid: u32, credits: u32) -> Vec<u8> {
 
 #[track_caller]
 fn sent(responder: &mut Responder, xid: u32) {
-    let called = responder.call_back(&call(xid), &mut Vec::new());
+    let called = responder.call_back(&call(xid), NOW, &mut Vec::new());
     assert_eq!(called, Ok(()), "call {xid}");
 }
 
@@ -49,7 +52,7 @@ fn a_call_and_its_reply() {
     let message = hex("0000002a 00000000 00000002 40000000 00000001 00000001
         00000000 00000000 00000000 00000000 00000000 00000001 00000000 00000000");
     let mut header = b"what was there".to_vec();
-    assert_eq!(responder.call_back(&message, &mut header), Ok(()));
+    assert_eq!(responder.call_back(&message, NOW, &mut header), Ok(()));
     // The xid of the call, version 1, the credits asked for, RDMA_MSG, and three empty lists.
     let golden = "0000002a 00000001 00000010 00000000 00000000 00000000 00000000";
     assert_eq!(header, hex(golden));
@@ -77,7 +80,7 @@ fn calls_keep_to_what_the_client_grants() {
             sent(&mut responder, first + calls);
             calls += 1;
         }
-        let beyond = responder.call_back(&call(first + calls), &mut header);
+        let beyond = responder.call_back(&call(first + calls), NOW, &mut header);
         assert_eq!(beyond, Err(ReverseError::NoCredit));
         assert_eq!(header, [0; 0], "nothing has happened");
         for xid in first..first + calls {
@@ -93,6 +96,30 @@ fn calls_keep_to_what_the_client_grants() {
         for xid in first + 50..first + 50 + may {
             responder.receive(&reply(xid, *grant));
         }
+    }
+}
+
+#[test]
+fn the_oldest_call_without_an_answer_is_known() {
+    let mut responder = responder();
+    assert_eq!(responder.unanswered_since(), None);
+    sent(&mut responder, 1);
+    responder.receive(&reply(1, 4));
+    for xid in [4, 2, 3] {
+        let at = Duration::from_secs(u64::from(xid));
+        let called = responder.call_back(&call(xid), at, &mut Vec::new());
+        assert_eq!(called, Ok(()));
+    }
+    // Whatever the order of the answers, and of whatever kind they are.
+    for (answer, oldest) in [
+        (reply(4, 4), Some(2)),
+        (words(&[2, 1, 4, 4, 2]), Some(3)),
+        (reply(9, 4), Some(3)),
+        (reply(3, 4), None),
+    ] {
+        responder.receive(&answer);
+        let oldest = oldest.map(Duration::from_secs);
+        assert_eq!(responder.unanswered_since(), oldest);
     }
 }
 
@@ -148,20 +175,20 @@ fn what_does_not_go_inline_is_not_sent() {
         let mut message = call(1);
         message.resize(inline - 28 + 1, 0);
         let mut header = Vec::new();
-        let long = responder.call_back(&message, &mut header);
+        let long = responder.call_back(&message, NOW, &mut header);
         assert_eq!(long, Err(ReverseError::Unfit));
         message.pop();
-        assert_eq!(responder.call_back(&message, &mut header), Ok(()));
+        assert_eq!(responder.call_back(&message, NOW, &mut header), Ok(()));
         assert_eq!(header.len() + message.len(), inline);
     }
     let mut responder = responder();
     for no_call in [&reply(1, 1)[28..], &[0; 7], &[]] {
-        let called = responder.call_back(no_call, &mut Vec::new());
+        let called = responder.call_back(no_call, NOW, &mut Vec::new());
         assert_eq!(called, Err(ReverseError::Unfit));
     }
     assert_eq!(responder.called_back(), 0);
     let mut none = responder_of(0, Some(&PrivateData::default()));
-    let called = none.call_back(&call(1), &mut Vec::new());
+    let called = none.call_back(&call(1), NOW, &mut Vec::new());
     assert_eq!(called, Err(ReverseError::NoCredit));
 }
 
@@ -266,7 +293,7 @@ proptest! {
                     known = responder.granted();
                 }
                 2 => {
-                    let called = responder.call_back(&call(xid), &mut Vec::new());
+                    let called = responder.call_back(&call(xid), NOW, &mut Vec::new());
                     let may = calling.len() < granted.min(MOST as usize);
                     prop_assert_eq!(called.is_ok(), may);
                     calling.extend(called.ok().map(|()| xid));

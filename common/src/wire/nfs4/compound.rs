@@ -1,7 +1,7 @@
 //! COMPOUND: operations read one by one, results written one by one (RFC 7530, section 15.2; RFC 8881, section 16.2).
 
 use super::{Bitmap, FileType, OpCode, Opaque, Operation, OperationResult, Status};
-use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
+use crate::wire::xdr::{Decode, Encode, ReadMark, Reader, Writer, XdrError};
 
 record! {
     /// What stands before the operations of a COMPOUND.
@@ -57,6 +57,13 @@ pub struct Operations<'a> {
     left: u32,
 }
 
+/// How far a COMPOUND has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationsMark {
+    at: ReadMark,
+    left: u32,
+}
+
 impl<'a> Operations<'a> {
     /// Reads what stands before the operations. The minor version and the number of operations are for the caller to
     /// check.
@@ -69,6 +76,27 @@ impl<'a> Operations<'a> {
             r,
             header,
             left: header.operations,
+        })
+    }
+
+    /// The place before the next operation, for [`Operations::resume`].
+    pub fn mark(&self) -> OperationsMark {
+        OperationsMark {
+            at: self.r.mark(),
+            left: self.left,
+        }
+    }
+
+    /// Goes on at `mark`, which was taken in the same COMPOUND. `r` stands at the beginning of that.
+    ///
+    /// # Errors
+    /// It is another COMPOUND, or none.
+    pub fn resume(r: Reader<'a>, mark: OperationsMark) -> Result<Self, XdrError> {
+        let Self { r, header, .. } = Self::begin(r)?;
+        Ok(Self {
+            r: r.resume(mark.at)?,
+            header,
+            left: mark.left,
         })
     }
 
@@ -148,10 +176,23 @@ pub fn first_payload(mut r: Reader<'_>) -> Option<(usize, usize)> {
 #[derive(Debug)]
 pub struct ResultWriter<'w, 'v> {
     w: &'w mut Writer<'v>,
+    so_far: ResultsMark,
+}
+
+/// How far a COMPOUND reply has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultsMark {
     start: usize,
     count_at: usize,
     count: u32,
     last: usize,
+}
+
+impl ResultsMark {
+    /// Where the reply begins, with the status of the compound: see [`Writer::position`].
+    pub fn start(&self) -> usize {
+        self.start
+    }
 }
 
 impl<'w, 'v> ResultWriter<'w, 'v> {
@@ -163,20 +204,30 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         let count_at = w.position();
         w.u32(0);
         let last = w.position();
-        Self {
-            w,
+        let so_far = ResultsMark {
             start,
             count_at,
             count: 0,
             last,
-        }
+        };
+        Self { w, so_far }
+    }
+
+    /// Goes on behind what another writer has written, up to its `mark`.
+    pub fn resume(w: &'w mut Writer<'v>, mark: ResultsMark) -> Self {
+        Self { w, so_far: mark }
+    }
+
+    /// How far the reply has been written, for [`ResultWriter::resume`].
+    pub fn mark(&self) -> ResultsMark {
+        self.so_far
     }
 
     /// Writes an operation's number. Its result, from the status on, has to follow: [`super::ReadReply`],
     /// [`super::EntryWriter`] and the like write it in place.
     pub fn start(&mut self, code: impl Encode) -> &mut Writer<'v> {
-        self.last = self.w.position();
-        self.count += 1;
+        self.so_far.last = self.w.position();
+        self.so_far.count += 1;
         code.encode(self.w);
         self.w
     }
@@ -199,32 +250,32 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
     /// Takes back the last operation's number and result, so that another can be written. To do so twice in a row
     /// takes back nothing more.
     pub fn take_back(&mut self) {
-        if self.w.position() > self.last {
-            self.w.truncate(self.last);
-            self.count -= 1;
+        if self.w.position() > self.so_far.last {
+            self.w.truncate(self.so_far.last);
+            self.so_far.count -= 1;
         }
     }
 
     /// The last result, from its status on.
     pub fn result(&mut self) -> &[u8] {
-        let result = self.w.written(self.last);
+        let result = self.w.written(self.so_far.last);
         &result[4.min(result.len())..]
     }
 
     /// Bytes of the reply so far, from the status of the compound on.
     pub fn bytes(&self) -> usize {
-        self.w.position() - self.start
+        self.w.position() - self.so_far.start
     }
 
     /// Results so far.
     pub fn count(&self) -> u32 {
-        self.count
+        self.so_far.count
     }
 
     /// Ends the reply; `status` is that of the last operation.
     pub fn finish(self, status: Status) {
-        self.w.patch_u32(self.start, status.code());
-        self.w.patch_u32(self.count_at, self.count);
+        self.w.patch_u32(self.so_far.start, status.code());
+        self.w.patch_u32(self.so_far.count_at, self.so_far.count);
     }
 }
 

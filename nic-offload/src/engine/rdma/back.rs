@@ -1,8 +1,11 @@
 //! Calls to the client (RFC 8167): any thread hands them over, the engine sends them as far as the client grants credits.
+//! A call that the client leaves unanswered keeps its credit, and after a while closes the way: the client then connects
+//! or binds anew.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
@@ -56,7 +59,7 @@ impl WayBack {
         message
     }
 
-    /// The connection is over: what waits is not sent, and nothing more is taken.
+    /// The way is over: what waits is not sent, and nothing more is taken.
     pub fn close(&self) {
         let mut waiting = self.calls.lock();
         waiting.closed = true;
@@ -108,7 +111,8 @@ impl RdmaLine {
         {
             sent += 1;
             let mut head = Vec::new();
-            if let Err(error) = self.responder.call_back(&message, &mut head) {
+            let time = Duration::from_nanos(now.time.0);
+            if let Err(error) = self.responder.call_back(&message, time, &mut head) {
                 let bytes = message.len();
                 tracing::debug!(peer = %self.caller.peer, %error, bytes, "a call to the client is not sent");
                 if let Some(xid) = message.first_chunk() {
@@ -126,6 +130,26 @@ impl RdmaLine {
             self.out.send(call, now);
         }
         sent
+    }
+
+    /// Closes the way back if the client has left a call unanswered for too long. The connection carries its calls as
+    /// before.
+    pub(super) fn close_unanswered(&mut self, now: &Now<'_>) {
+        let Some(since) = self.responder.unanswered_since() else {
+            return;
+        };
+        let limit = Duration::from_nanos(now.config.rdma.back_time_max.0);
+        let waited = Duration::from_nanos(now.time.0).saturating_sub(since);
+        if waited > limit && self.caller.back.take().is_some() {
+            tracing::debug!(peer = %self.caller.peer, ?waited, "a call to the client is not answered: no more are sent");
+            self.back.close();
+            now.serves.calls.back_closed(self.number());
+        }
+    }
+
+    /// Whether [`RdmaLine::close_unanswered`] may have something to do without an event.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.caller.back.is_some() && self.responder.called_back() > 0
     }
 
     /// The client has answered a call. `reply`: room for what nobody wants to know.

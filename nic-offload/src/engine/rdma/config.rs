@@ -29,6 +29,8 @@ pub struct RdmaConfig {
     pub done_time_max: Nanos,
     /// The most calls to the client in flight on its connection, if it grants as many (RFC 8167).
     pub reverse_credits: u32,
+    /// A call to the client that is not answered within this time closes the way back over its connection.
+    pub back_time_max: Nanos,
     /// The memory for data that is read, and for replies that wait to be fetched.
     pub registration: RegistrationConfig,
 }
@@ -80,6 +82,8 @@ impl Default for RdmaConfig {
             done_time_max: Nanos::from_secs(30),
             // As many as Linux grants.
             reverse_credits: 16,
+            // The lease of NFS version 4, unless another is asked for.
+            back_time_max: Nanos::from_secs(90),
             registration: RegistrationConfig::default(),
         }
     }

@@ -27,6 +27,8 @@ pub(super) struct Wire {
     pub(super) slow_writes: bool,
     pub(super) closed: bool,
     pub(super) receives: u32,
+    /// The most of those, if it is bounded.
+    pub(super) receives_max: Option<u32>,
     pub(super) rejected: Option<String>,
 }
 
@@ -55,6 +57,10 @@ impl Pair {
 impl QueuePair for Pair {
     fn post_receives(&mut self, count: u32) {
         self.wire.lock().receives += count;
+    }
+
+    fn receives_max(&self) -> u32 {
+        self.wire.lock().receives_max.unwrap_or(u32::MAX)
     }
 
     fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {

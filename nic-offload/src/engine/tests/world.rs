@@ -29,6 +29,8 @@ use crate::tpt::TptEntry;
 pub(super) struct Echo {
     pub(super) arena: Arc<Arena>,
     pub(super) gone: Mutex<Vec<u64>>,
+    /// The connections whose way back is closed.
+    pub(super) unheard: Mutex<Vec<u64>>,
     pub(super) calls: AtomicUsize,
     /// The ways back to who asked to be called.
     pub(super) ways: Mutex<Vec<Arc<dyn Back>>>,
@@ -77,6 +79,10 @@ impl Calls for Echo {
             Some(b'x') => Outcome::Dropped,
             _ => Outcome::Replied,
         }
+    }
+
+    fn back_closed(&self, connection: u64) {
+        self.unheard.lock().push(connection);
     }
 
     fn closed(&self, connection: u64) {
@@ -174,6 +180,7 @@ impl World {
         let echo = Arc::new(Echo {
             arena: Arc::clone(&arena),
             gone: Mutex::default(),
+            unheard: Mutex::default(),
             calls: AtomicUsize::new(0),
             ways: Mutex::default(),
         });
@@ -206,11 +213,14 @@ impl World {
     }
 
     pub(super) fn connect_with(&mut self, private: &[u8]) -> Shared {
-        let wire = Wire {
+        self.connect_over(Wire {
             private: private.to_vec(),
             room: 1000,
             ..Wire::default()
-        };
+        })
+    }
+
+    pub(super) fn connect_over(&mut self, wire: Wire) -> Shared {
         let wire = Arc::new(Mutex::new(wire));
         self.door.send(Arc::clone(&wire)).unwrap();
         self.engine.accept_next = Nanos(0);

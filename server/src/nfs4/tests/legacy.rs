@@ -3,7 +3,7 @@
 use super::*;
 
 /// A client of minor version 0 that is confirmed.
-fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
+pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
     let mut client = Client::unknown(room, 1);
     let set = Operation::SetClientId(SetClientIdArgs {
         client: ClientOwner {

@@ -21,17 +21,24 @@ fn a_repetition_gets_the_first_reply_and_does_nothing() {
 }
 
 #[test]
-fn a_compound_that_blocks_gives_its_slot_back() {
+fn a_compound_that_is_suspended_keeps_its_slot_until_it_is_dropped() {
     let room = Room::new();
     let client = Client::new(&room, b"client", 1);
     let open = client.open(b"me", b"file", (share_access::BOTH, 0), Some(unchecked()));
     let bytes = client.next(&[Operation::PutRootFileHandle, open]);
     for _ in 0..2 {
-        let (answer, _) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
-        assert!(matches!(answer, Answer::Blocks), "{answer:?}");
+        let suspended = room.suspended(&client, &bytes);
+        for effort in [Effort::ResidentOnly, Effort::MayBlock] {
+            let (_, again) = room.run(&client.caller, &client.who, &bytes, effort);
+            assert_eq!(again.status(), Status::Delay);
+        }
+        drop(suspended);
     }
-    let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    let (answer, reply) = room.resume(&client.caller, room.suspended(&client, &bytes), &bytes);
+    assert!(matches!(answer, Answer::Replied), "{answer:?}");
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+    let (_, again) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
+    assert_eq!(again.0, reply.0);
 }
 
 #[test]
@@ -112,7 +119,7 @@ fn what_a_thread_that_acts_for_nobody_was_refused_is_kept_in_no_slot() {
         Operation::PutRootFileHandle,
         Operation::Lookup(Name(b"file")),
     ]);
-    let (answer, _) = std::thread::scope(|scope| {
+    let (answer, so_far) = std::thread::scope(|scope| {
         let polls = scope.spawn(|| {
             ids::keep();
             assert!(ids::must_be_kept());
@@ -120,9 +127,12 @@ fn what_a_thread_that_acts_for_nobody_was_refused_is_kept_in_no_slot() {
         });
         polls.join().expect("no panic")
     });
-    assert!(matches!(answer, Answer::Blocks), "{answer:?}");
-    let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    let Answer::Suspended(call) = answer else {
+        panic!("{answer:?}");
+    };
+    let (_, reply) = room.resume(&client.caller, (call, so_far), &bytes);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+    assert_eq!(reply.all().len(), 3);
 }
 
 #[test]

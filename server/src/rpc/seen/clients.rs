@@ -1,4 +1,4 @@
-//! Who makes the calls, as the samples tell it.
+//! Who makes the calls, by the samples.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use odafs_fabric::Peer;
 use odafs_fabric::sync::Mutex;
 
-/// The most clients that are remembered. Another takes the place of whoever was silent for longest.
+/// The most clients that are remembered. A further one takes the place of the one that was silent for longest.
 const CLIENTS_MAX: usize = 256;
 
-/// A client: a host, or a user of this one.
+/// A client: another host, or a user of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Client {
     Host(IpAddr),
@@ -65,7 +65,7 @@ struct Sums {
 }
 
 impl Clients {
-    /// A sample. It is lost if another thread is at the table just now.
+    /// Adds a sample. It is lost if another thread holds the table.
     pub fn saw(&self, peer: &Peer, calls: u64, bytes: u64) {
         let Some(mut table) = self.0.try_lock() else {
             return;
@@ -85,7 +85,7 @@ impl Clients {
         sums.last = last;
     }
 
-    /// All that are remembered, those with the most calls first.
+    /// All clients that are remembered, those with the most calls first.
     pub fn all(&self) -> Vec<ClientSeen> {
         let table = self.0.lock();
         let mut all: Vec<ClientSeen> = table

@@ -32,7 +32,7 @@ pub const BOUNDS: [(u64, &str); 22] = [
     (10_000_000_000, "10"),
 ];
 
-/// How many times fell into each bucket; the last is for what is above all bounds.
+/// How many times fell into each bucket. The last bucket is for those above all bounds.
 #[derive(Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -40,14 +40,14 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// One more.
+    /// Adds a time.
     pub fn add(&self, took: Nanos) {
         let bucket = BOUNDS.partition_point(|(bound, _)| *bound < took.0);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(took.0, Ordering::Relaxed);
     }
 
-    /// In the text format of Prometheus. The count is the sum of the buckets, whatever is added meanwhile.
+    /// Appends it in the text format of Prometheus. The count is the sum of the buckets, whatever is added meanwhile.
     pub fn append_text(&self, out: &mut String, name: &str, labels: &str) {
         let mut count = 0;
         let bounds = BOUNDS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);

@@ -6,11 +6,11 @@ use std::time::SystemTime;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Mutex;
 
-/// So many are kept of each interval: the slowest.
+/// How many calls of each interval are kept: the slowest.
 const KEPT: usize = 16;
-/// How long an interval is. Those of the present and of the last one are told.
+/// The length of an interval. The calls of this one and of the last are reported.
 const INTERVAL: Nanos = Nanos::from_secs(60);
-/// One line of the log at most in this time.
+/// The log gets at most one line in this time.
 const LOGGED: Nanos = Nanos::from_secs(1);
 
 /// A call that took long.
@@ -18,23 +18,23 @@ const LOGGED: Nanos = Nanos::from_secs(1);
 pub struct SlowCall {
     /// The program's name.
     pub program: &'static str,
-    /// The procedure's.
+    /// The procedure's name.
     pub procedure: &'static str,
-    /// The fabric's.
+    /// The fabric's name.
     pub fabric: &'static str,
-    /// Who made it.
+    /// Who made the call.
     pub client: String,
-    /// The file, and the name in it if there is one; empty: it was about none.
+    /// The file, and the name in it if there is one. Empty if it was about no file.
     pub about: String,
     /// How long it took.
     pub took: Nanos,
-    /// When its reply was made.
+    /// When the reply was complete.
     pub at: SystemTime,
 }
 
-/// Those of late.
+/// The slow calls of the last two intervals.
 pub struct Slow {
-    /// In nanoseconds. What takes longer is slow.
+    /// A call that takes longer is slow. In nanoseconds.
     threshold: AtomicU64,
     count: AtomicU64,
     kept: Mutex<Kept>,
@@ -61,7 +61,7 @@ impl Default for Slow {
 }
 
 impl Slow {
-    /// What takes longer than this is slow.
+    /// A call that takes longer than this is slow.
     pub fn report(&self, from: Nanos) {
         self.threshold.store(from.0, Ordering::Relaxed);
     }
@@ -74,7 +74,7 @@ impl Slow {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Keeps one, and tells of it unless that was done just before.
+    /// Keeps a call, and logs it unless there was a line just before.
     pub fn keep(&self, call: SlowCall) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let now = clock::now();
@@ -97,7 +97,7 @@ impl Slow {
         }
     }
 
-    /// Those of this interval and the last, the slowest first.
+    /// The calls of this interval and of the last, the slowest first.
     pub fn all(&self) -> Vec<SlowCall> {
         let mut kept = self.kept.lock();
         kept.turn(clock::now());
@@ -130,7 +130,7 @@ impl Kept {
         }
     }
 
-    /// How many went untold before this one, if it is to be told.
+    /// If this call is to be logged, how many before it were not.
     fn untold(&mut self, now: Nanos) -> Option<u64> {
         if self.logged.is_some_and(|last| now.since(last) < LOGGED) {
             self.untold += 1;

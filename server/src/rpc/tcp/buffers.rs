@@ -1,11 +1,11 @@
-//! Buffers of one thread, shared by its connections: none of them holds one while it has nothing to say.
+//! Buffers of one thread, shared by its connections. A silent connection holds none.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 /// Bytes read from a socket at once.
 const SCRATCH_BYTES: usize = 256 << 10;
-/// Bytes of unused reply buffers that are kept: fresh ones of a mebibyte cost a page fault for each page.
+/// Bytes of unused reply buffers that are kept, because a fresh mebibyte costs a page fault for each page.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// The buffers of one thread.
@@ -26,7 +26,7 @@ struct Unused {
 }
 
 impl Buffers {
-    /// Nothing is held yet but the scratch buffer.
+    /// Holds only the scratch buffer at first.
     pub fn new() -> Self {
         Self(Rc::new(Pool {
             busy: Cell::default(),
@@ -41,7 +41,7 @@ impl Buffers {
         self.0.busy.set((connection, row));
     }
 
-    /// How often in a row this connection was the one to be served.
+    /// How often in a row this connection was served.
     pub fn in_a_row(&self, connection: u64) -> u32 {
         match self.0.busy.get() {
             (busy, row) if busy == connection => row,
@@ -49,12 +49,12 @@ impl Buffers {
         }
     }
 
-    /// Where a connection reads to, for as long as it is looking at it.
+    /// The memory that a connection reads into, while it looks at what it has read.
     pub fn scratch(&self) -> RefMut<'_, Vec<u8>> {
         self.0.scratch.borrow_mut()
     }
 
-    /// An empty buffer: the one that was given last, whose memory is the warmest.
+    /// An empty buffer: the one that was returned last, whose memory is the warmest.
     pub fn take(&self) -> Vec<u8> {
         let mut unused = self.0.unused.borrow_mut();
         let buffer = unused.buffers.pop().unwrap_or_default();
@@ -62,7 +62,7 @@ impl Buffers {
         buffer
     }
 
-    /// A buffer that is needed no more.
+    /// Returns a buffer.
     pub fn give(&self, mut buffer: Vec<u8>) {
         let mut unused = self.0.unused.borrow_mut();
         if unused.bytes + buffer.capacity() <= KEPT_BYTES {

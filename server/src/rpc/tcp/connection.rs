@@ -32,8 +32,8 @@ pub struct Connection<'a> {
     stream: TcpStream,
     caller: Caller,
     records: Records,
-    /// What was read and not yet looked at from `seen` on, because there was no room for more calls or others had
-    /// their turn.
+    /// Bytes that were read. From `seen` on nobody has looked at them, because there was no room for more calls or others
+    /// had their turn.
     unread: Vec<u8>,
     seen: usize,
     /// This connection's turn at its thread.
@@ -43,24 +43,24 @@ pub struct Connection<'a> {
     sender: mpsc::UnboundedSender<Outgoing>,
     /// Calls on the pool.
     in_flight: usize,
-    /// A call that the pool had no room for.
+    /// A call for which the pool had no room.
     refused: Option<Errand>,
     /// Neither the client nor we want another call.
     closing: bool,
-    /// The server stops.
+    /// The server is stopping.
     draining: bool,
-    /// How long something unfinished may rest.
+    /// How long something unfinished may stand still.
     stall: Duration,
     /// Runs while something is unfinished: a record, a reply, a call that the pool refused.
     timer: Option<Pin<Box<Sleep>>>,
-    /// When something last moved.
+    /// When something moved last.
     moved: Instant,
     spin: Spin,
 }
 
-/// A message for the peer that was not made while its call was read.
+/// A message for the peer that was made after its call was read.
 enum Outgoing {
-    /// The pool has finished with a call. No reply: it is not to be answered.
+    /// The pool has finished a call. `None`: it gets no reply.
     Finished(Option<Vec<u8>>),
     /// A call to the peer.
     Call(Vec<u8>),
@@ -83,13 +83,13 @@ impl Back for WayBack {
 /// Why a connection ended.
 #[derive(Debug)]
 pub enum End {
-    /// The client closed it, or we are stopping, and all was answered.
+    /// The client closed it, or the server is stopping, and every call has its answer.
     Complete,
     /// The network.
     Lost(io::Error),
-    /// The stream is no sequence of records that we take.
+    /// The stream is not a sequence of acceptable records.
     Garbage(RecordTooLong),
-    /// A record stopped half way, or replies were not taken.
+    /// A record stopped half way, or the client did not take its replies.
     Stalled,
     /// A procedure wants to write into memory that a TCP client does not have.
     Fault,
@@ -107,12 +107,12 @@ impl fmt::Display for End {
     }
 }
 
-/// How soon a call that the pool refused is offered again.
+/// How soon a call that the pool refused is submitted again.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
-/// How long a reply may not be taken when the server stops.
+/// How long a reply may wait for the client when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
-/// A peer that has been silent so long is asked whether it lives, and given up when it has not answered for as
-/// long again.
+/// After this much silence TCP asks whether the peer lives. If the peer does not answer for as long again, the connection
+/// ends.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 impl<'a> Connection<'a> {
@@ -189,7 +189,7 @@ impl<'a> Connection<'a> {
         loop {
             let mut moved = self.collect_outgoing(cx);
             moved |= self.offer_refused();
-            // What waits goes before more is made.
+            // Replies that wait go out before more are made.
             moved |= self.send(cx)?;
             let serves = !self.is_turn_over();
             if serves {
@@ -217,7 +217,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Woken again when the thread has looked at all its sockets.
+    /// Is woken again when the thread has looked at all its sockets.
     fn let_others(cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         std::pin::pin!(tokio::task::yield_now())
             .poll(cx)
@@ -235,7 +235,7 @@ impl<'a> Connection<'a> {
     /// Takes the replies that the pool has made, and the calls to the peer.
     fn collect_outgoing(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        // The sender is ours: the channel does not close.
+        // This connection holds a sender, so the channel does not close.
         while let Poll::Ready(Some(outgoing)) = self.outgoing.poll_recv(cx) {
             moved = true;
             match outgoing {
@@ -251,14 +251,14 @@ impl<'a> Connection<'a> {
         moved
     }
 
-    /// There is room for another call.
+    /// Whether there is room for another call.
     fn has_room(&self) -> bool {
         self.refused.is_none()
             && self.in_flight < self.shared.limits.calls
             && self.replies.bytes() < self.shared.limits.reply_bytes
     }
 
-    /// Looks for the next call where it is expected soon, rather than sleep until it comes. Pending: there is none.
+    /// Polls for the next call if it is expected soon, instead of sleeping until it comes. Pending: there is none.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         let expects = !self.closing
             && self.in_flight == 0
@@ -287,7 +287,7 @@ impl<'a> Connection<'a> {
         Poll::Pending
     }
 
-    /// Reads once, and serves what came.
+    /// Reads once, and serves the calls that came.
     fn serve(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         if !self.has_room() {
             return Ok(false);
@@ -320,7 +320,7 @@ impl<'a> Connection<'a> {
         Ok(true)
     }
 
-    /// Reads the rest of a long record to where it belongs. Pending: there is none.
+    /// Reads the rest of a long record into its place. Pending: there is none.
     fn read_tail(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, End>> {
         let Some((record, missing)) = self.records.tail() else {
             return Poll::Pending;
@@ -340,14 +340,14 @@ impl<'a> Connection<'a> {
         Poll::Ready(served.map(|()| true))
     }
 
-    /// Serves what was just read, and keeps what must wait.
+    /// Serves the calls that were just read, and keeps those that must wait.
     fn take_in_fresh(&mut self, input: &[u8]) -> Result<(), End> {
         let taken = self.take_in(input)?;
         self.unread.extend_from_slice(&input[taken..]);
         Ok(())
     }
 
-    /// Serves calls while there is room and the turn lasts, at least one. How many bytes they were.
+    /// Serves calls while there is room and the turn lasts, at least one. Returns their length in bytes.
     fn take_in(&mut self, input: &[u8]) -> Result<usize, End> {
         let mut rest = input;
         while !rest.is_empty() && self.has_room() {
@@ -412,7 +412,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket takes.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let mut moved = false;
         while !self.replies.is_empty() {
@@ -432,7 +432,7 @@ impl<'a> Connection<'a> {
         Ok(moved)
     }
 
-    /// Nothing moves. Sees to it that this does not last where it must not.
+    /// Nothing moves. Ends the connection if that lasts too long with something unfinished.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         loop {
             let until = if self.refused.is_some() {
@@ -459,7 +459,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Brings the reply of a call back to its connection, whatever becomes of the job.
+/// Brings the reply of a call back to its connection. Something comes back even if the job panics or never runs.
 struct Answer {
     reply: Option<Vec<u8>>,
     sender: mpsc::UnboundedSender<Outgoing>,

@@ -1,11 +1,11 @@
-//! Records off the stream: those that lie whole in what was read are served where they lie.
+//! Records of the stream. A record that is whole in what was read is served from where it lies.
 
 use odafs_common::wire::record::{RecordAssembler, RecordMark, RecordTooLong};
 
-/// Fewer bytes than these are not worth a read of their own.
+/// Fewer bytes than this are not worth a read of their own.
 const TAIL_BYTES_MIN: usize = 16 << 10;
 
-/// Cuts what comes in into records.
+/// Cuts the incoming bytes into records.
 #[derive(Debug)]
 pub struct Records {
     max: u32,
@@ -17,7 +17,7 @@ pub struct Records {
 pub enum Record<'a> {
     /// It lies in what was read.
     InPlace(&'a [u8]),
-    /// It was put together from pieces.
+    /// It was assembled from pieces.
     Assembled(Vec<u8>),
 }
 
@@ -41,10 +41,10 @@ impl Records {
         }
     }
 
-    /// The next record off the front of `input`, or `None`: all of it was taken, and the record goes on.
+    /// Takes the next record from the front of `input`. `None`: it has taken all of `input`, and the record goes on.
     ///
     /// # Errors
-    /// A record above the bound.
+    /// The record is longer than the bound.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Record<'a>>, RecordTooLong> {
         if self.assembler.is_idle()
             && let Some(record) = self.in_place(input)
@@ -65,19 +65,19 @@ impl Records {
         Some(record)
     }
 
-    /// The record that is coming in and what it lacks, if that is worth reading to where it belongs.
+    /// The record that is coming in, and how many bytes it lacks, if they are worth reading into their place.
     pub fn tail(&mut self) -> Option<(&mut Vec<u8>, usize)> {
         self.assembler
             .tail()
             .filter(|(_, missing)| *missing >= TAIL_BYTES_MIN)
     }
 
-    /// So many bytes were appended to [`Records::tail`]. The record, if they complete it.
+    /// `bytes` were appended to [`Records::tail`]. Returns the record if they complete it.
     pub fn appended(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.assembler.appended(bytes)
     }
 
-    /// Nothing of a record has come in.
+    /// Whether no record has begun to come in.
     pub fn is_idle(&self) -> bool {
         self.assembler.is_idle()
     }

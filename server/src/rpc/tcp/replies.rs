@@ -1,4 +1,4 @@
-//! Replies on their way out: one record fragment each, many in one write.
+//! Outgoing replies: one record fragment each, many in one write.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,21 +7,21 @@ use odafs_common::wire::record::RecordMark;
 
 use super::buffers::Buffers;
 
-/// Replies up to here are gathered in one buffer, in bytes; longer ones are sent from where they are.
+/// Replies of up to this many bytes are gathered in one buffer. Longer ones are sent from where they are.
 const GATHERED_MAX: usize = 16 << 10;
 /// A gathering buffer is closed at this size, in bytes.
 const GATHER_BYTES: usize = 128 << 10;
 /// The most buffers in one write.
 const SLICES: usize = 32;
-/// The most bytes in one write: the kernel takes them all before the thread looks at another connection, and within one
-/// host it does the receiver's part as well.
+/// The most bytes in one write. The kernel takes all of them before the thread looks at another connection, and within one
+/// host it does the receiver's work too.
 const WRITE_BYTES: usize = 512 << 10;
 
-/// Replies that wait to be taken.
+/// Replies that the client has not taken.
 #[derive(Default)]
 pub struct Replies {
     parts: VecDeque<Part>,
-    /// Bytes of the first part that have gone.
+    /// Bytes of the first part that have been sent.
     gone: usize,
     bytes: usize,
 }
@@ -38,12 +38,12 @@ impl Replies {
         self.bytes
     }
 
-    /// Nothing waits.
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Adds a reply, and says what becomes of its buffer: taken, or given back to `buffers`.
+    /// Adds a reply. Keeps its buffer, or returns it to `buffers`.
     pub fn push(&mut self, reply: Vec<u8>, buffers: &Buffers) {
         let length = u32::try_from(reply.len()).expect("no reply holds 4 GiB");
         let mark = RecordMark::whole(length).to_bytes();
@@ -80,7 +80,7 @@ impl Replies {
         }
     }
 
-    /// What goes next, as slices for one write; how many there are.
+    /// Fills in the slices of the next write, and returns how many there are.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
         let mut skip = self.gone;
         let mut room = WRITE_BYTES;
@@ -104,7 +104,7 @@ impl Replies {
         [IoSlice::new(&[]); SLICES]
     }
 
-    /// So many bytes have gone.
+    /// `bytes` have been sent.
     pub fn advance(&mut self, gone: usize, buffers: &Buffers) {
         self.bytes -= gone;
         self.gone += gone;

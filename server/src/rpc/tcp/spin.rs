@@ -1,29 +1,29 @@
-//! A connection that makes one call after the other is polled for a while before its thread sleeps: to be woken takes
-//! longer than most calls. Where that does not pay, it is tried more and more rarely.
+//! Before a thread sleeps, it polls a connection that makes one call after the other, because a wake-up takes longer than
+//! most calls. Where polling does not pay, it is tried more and more rarely.
 
 use std::time::Duration;
 
 /// Calls in a row before the next one is expected.
 const IN_A_ROW: u32 = 3;
-/// Looks at the socket before others have their turn.
+/// How often to look at the socket before others have their turn.
 pub const LOOKS: u32 = 8;
-/// The most waits that are not polled through after polls that were for nothing.
+/// The most waits without polling after polls that found nothing.
 const PAUSE_MAX: u32 = 1023;
 
 /// When to poll, for one connection.
 #[derive(Debug)]
 pub struct Spin {
     limit: Duration,
-    /// Waits that are slept through.
+    /// How many waits go without polling.
     pause: u32,
-    /// That many the next time that a poll is for nothing.
+    /// How many will, the next time that a poll finds nothing.
     next_pause: u32,
-    /// It polls.
+    /// Whether it is polling.
     polling: bool,
 }
 
 impl Spin {
-    /// For so long at a time.
+    /// Polls for up to `limit` at a time.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -33,7 +33,8 @@ impl Spin {
         }
     }
 
-    /// Whether to look once more, `idle` after the last call, of which `in_a_row` came from this connection alone.
+    /// Whether to look once more. `idle` is the time since the last call, and `in_a_row` is how many calls in a row came from
+    /// this connection.
     pub fn goes_on(&mut self, in_a_row: u32, idle: Duration) -> bool {
         if in_a_row < IN_A_ROW || self.pause > 0 {
             self.polling = false;

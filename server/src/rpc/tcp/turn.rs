@@ -1,28 +1,28 @@
-//! Turns of a thread's connections: round robin by time. What a call or a write takes beyond its turn is owed, and turns
-//! are passed until that is made up for, so that long calls get no more of a thread than short ones.
+//! Turns of a thread's connections: round robin by time. A connection owes the time that a call or a write takes beyond its
+//! turn, and passes turns for it. So long calls get no more of a thread than short ones.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a connection is served, but for the call that is being served by then, before the others of its thread have
-/// their turns.
+/// How long a connection is served before the others of its thread have their turns. A call that is being served by then
+/// is finished.
 const TURN: Duration = Duration::from_micros(100);
-/// The most that is owed: more was hardly its doing, but that of who took the processor from the thread.
+/// The most that a connection owes. A longer overrun was hardly its doing: something else took the processor.
 const DEBT_MAX: Duration = Duration::from_millis(2);
 
 /// The turns of one connection.
 #[derive(Debug)]
 pub struct Turn {
     began: Instant,
-    /// How long this one is.
+    /// The length of this turn.
     budget: Duration,
-    /// What earlier ones took too long.
+    /// The time that earlier turns took too long.
     debt: Duration,
 }
 
 impl Turn {
-    /// The first.
+    /// The first turn.
     pub fn new(now: Instant) -> Self {
         Self {
             began: now,
@@ -31,7 +31,7 @@ impl Turn {
         }
     }
 
-    /// The next. False: it is owed to the others.
+    /// Begins the next turn. False: the connection passes it, because of what it owes.
     pub fn begin(&mut self, now: Instant) -> bool {
         self.began = now;
         if self.debt >= TURN {
@@ -42,12 +42,12 @@ impl Turn {
         true
     }
 
-    /// Whether others are to have theirs.
+    /// Whether it is the turn of others.
     pub fn is_over(&self, now: Instant) -> bool {
         now - self.began >= self.budget
     }
 
-    /// It ends with something left to do.
+    /// The turn ends with something left to do.
     pub fn end(&mut self, now: Instant) {
         let took = now - self.began;
         self.debt = took.saturating_sub(self.budget).min(DEBT_MAX);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::wire::testing::hex;
-use crate::wire::xdr::{Reader, Writer, XdrError};
+use crate::wire::xdr::{Apart, Reader, Writer, XdrError};
 
 /// A COMPOUND of these operations.
 pub fn call(minor_version: u32, operations: &[Operation<'_>]) -> Vec<u8> {
@@ -162,14 +162,97 @@ fn every_golden_operation_goes_through_a_compound() {
     }
 }
 
-#[test]
-fn the_first_payload_of_a_compound_is_found_where_it_lies() {
-    let write = Operation::Write(WriteArgs {
+/// Some data to write.
+fn write(data: &'static [u8]) -> Operation<'static> {
+    Operation::Write(WriteArgs {
         state: StateId::ANONYMOUS,
         offset: 0,
         stable: Stable::Unstable,
-        data: Payload(b"data"),
-    });
+        data: Payload(data),
+    })
+}
+
+#[test]
+fn a_compound_is_read_on_from_where_its_reader_stopped() {
+    let all = [
+        Operation::PutRootFileHandle,
+        write(b"data"),
+        Operation::GetFileHandle,
+        write(b"more data"),
+        write(b""),
+    ];
+    // The first payload comes apart from the message.
+    let mut bytes = call(1, &all);
+    let (at, length) = first_payload(Reader::new(&bytes)).expect("a payload");
+    bytes.drain(at..at + length);
+    let apart = Apart {
+        bytes: length as u32,
+        data: b"data",
+    };
+    let reader = || Reader::new(&bytes).reduced(Some(apart));
+    for stop in 0..=all.len() {
+        let mut operations = Operations::begin(reader()).expect("a compound");
+        for expected in &all[..stop] {
+            assert_eq!(operations.next().as_ref(), Some(&Ok(expected.clone())));
+        }
+        let mark = operations.mark();
+        let mut resumed = Operations::resume(reader(), mark).expect("the same compound");
+        assert_eq!(resumed.header(), operations.header());
+        assert_eq!(resumed.left() as usize, all.len() - stop);
+        let rest: Result<Vec<_>, _> = resumed.by_ref().collect();
+        assert_eq!(rest.as_deref(), Ok(&all[stop..]), "stopped at {stop}");
+        assert_eq!(resumed.finish(), Ok(()));
+    }
+    let mark = begin(&bytes).mark();
+    let elsewhere = Reader::new(&bytes[..12]);
+    assert!(Operations::resume(elsewhere, mark).is_err());
+    let mut behind = reader();
+    assert!(behind.words::<4>().is_ok());
+    assert!(behind.resume(reader().mark()).is_err());
+}
+
+#[test]
+fn a_reply_is_written_on_from_where_its_writer_stopped() {
+    let link = ReadLinkOk {
+        target: Payload(b"target"),
+    };
+    let push = |reply: &mut ResultWriter<'_, '_>, at: usize| match at {
+        0 => reply.push(OpCode::PutRootFileHandle, &StatusResult::Ok(())),
+        1 => reply.push(OpCode::ReadLink, &Ok::<_, Status>(link)),
+        2 => {
+            reply.push(OpCode::ReadLink, &Ok::<_, Status>(link));
+            reply.take_back();
+            reply.fail(OpCode::Access, Status::Access);
+        }
+        _ => {}
+    };
+    let written = |stop: usize| {
+        let mut bytes = vec![7];
+        let mut w = Writer::new(&mut bytes);
+        let mut reply = ResultWriter::begin(&mut w, Opaque(b"tag"));
+        (0..stop).for_each(|at| push(&mut reply, at));
+        let (mark, payload) = (reply.mark(), w.payload_range());
+        assert_eq!(mark.start(), 1);
+        let mut moved = bytes.clone();
+        let mut w = Writer::resume(&mut moved, payload);
+        let mut reply = ResultWriter::resume(&mut w, mark);
+        assert_eq!(reply.count() as usize, stop);
+        (stop..3).for_each(|at| push(&mut reply, at));
+        reply.finish(Status::Access);
+        let payload = w.payload_range();
+        (moved, payload)
+    };
+    let (whole, payload) = written(0);
+    let payload = payload.expect("the target");
+    assert_eq!(whole[payload.clone()], *b"target");
+    for stop in 1..=3 {
+        assert_eq!(written(stop), (whole.clone(), Some(payload.clone())));
+    }
+}
+
+#[test]
+fn the_first_payload_of_a_compound_is_found_where_it_lies() {
+    let write = write(b"data");
     let symlink = Operation::Create(CreateArgs {
         kind: CreateType::Symlink(Payload(b"to")),
         name: Name(b"link"),

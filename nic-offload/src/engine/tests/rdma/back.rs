@@ -7,13 +7,15 @@ use odafs_common::wire::rpcrdma::{
 };
 use odafs_common::wire::xdr::Encode as _;
 use odafs_fabric::Access;
+use odafs_fabric::clock::Nanos;
 use odafs_fabric::sim::NetworkConfig;
+use odafs_fabric::sync::atomic::Ordering;
 use odafs_fabric::sync::{Arc, thread};
 
 use super::rig::{Client, Rig, segment};
 use super::{CREDITS, networks};
 use crate::calls::Back;
-use crate::engine::tests::wire::Shared;
+use crate::engine::tests::wire::{Shared, Wire};
 use crate::engine::tests::world::World;
 use crate::engine::{EngineConfig, RdmaConfig};
 
@@ -339,4 +341,135 @@ fn unasked_replies_are_dropped() {
         assert_eq!(rig.answers(&mut client), [reply(500)]);
         rig.end();
     }
+}
+
+/// A client of `world` that has asked to be called: the credits that it was granted, and the way back.
+fn asks(world: &mut World, wire: &Shared) -> (u32, Option<Arc<dyn Back>>) {
+    let xid = u32::from_be_bytes(*b"call");
+    put(wire, xid, 8, &call(xid, &[]));
+    world.rounds();
+    let reply = wire.lock().to_client.pop().expect("a reply");
+    let credits = reply[8..].first_chunk().expect("a header");
+    (u32::from_be_bytes(*credits), world.echo.ways.lock().pop())
+}
+
+/// An engine that waits so long for answers of clients.
+fn waiting(back_time_max: Nanos) -> RdmaConfig {
+    RdmaConfig {
+        back_time_max,
+        ..RdmaConfig::default()
+    }
+}
+
+/// Its credit would never come back.
+#[test]
+fn a_call_that_is_not_answered_closes_the_way_back_alone() {
+    let mut world = World::new(EngineConfig {
+        // Until the clock has moved.
+        rdma: waiting(Nanos(1)),
+        ..EngineConfig::default()
+    });
+    let wire = world.connect_with(&PrivateData::default().encode());
+    let (_, way) = asks(&mut world, &wire);
+    let way = way.expect("there is a way back");
+    for _ in 0..10 {
+        world.rounds();
+        assert!(way.is_open(), "nothing is unanswered");
+    }
+    for xid in 0..3 {
+        assert!(way.send(call(xid, &[])));
+    }
+    while way.is_open() {
+        world.rounds();
+    }
+    assert!(!way.send(call(3, &[])));
+    let unheard = world.echo.unheard.lock().clone();
+    assert_eq!(unheard.len(), 1, "{unheard:?}");
+    // Calls are served as before, and offer no way back.
+    wire.lock().to_client.clear();
+    for _ in 0..3 {
+        let (_, way) = asks(&mut world, &wire);
+        assert!(way.is_none());
+    }
+    // The answer that comes at last tells the procedures, for whom it is too late, and opens nothing.
+    let calls = world.echo.calls.load(Ordering::Relaxed);
+    put(&wire, 0, 16, &reply(0));
+    world.rounds();
+    assert_eq!(world.echo.calls.load(Ordering::Relaxed), calls + 1);
+    assert!(wire.lock().to_client.is_empty());
+    assert_eq!(*world.echo.unheard.lock(), unheard);
+    assert_eq!(
+        (world.engine.connections(), world.echo.gone.lock().len()),
+        (1, 0)
+    );
+    // Over another connection the client can be called.
+    let other = world.connect_with(&PrivateData::default().encode());
+    assert!(asks(&mut world, &other).1.is_some_and(|way| way.is_open()));
+}
+
+/// No event says that an answer does not come.
+#[test]
+fn an_engine_that_sleeps_wakes_for_an_answer_that_does_not_come() {
+    // Longer than an engine polls before it sleeps.
+    let wait = waiting(Nanos::from_millis(20));
+    let rig = Rig::new(NetworkConfig::default(), wait);
+    let (mut client, way) = called(&rig);
+    assert!(way.send(call(0, &[])));
+    client.is_called(&call(0, &[]));
+    while way.is_open() {
+        thread::yield_now();
+    }
+    client.echo();
+    rig.end();
+}
+
+/// A connection that makes room for so many receives: what is posted, the credits granted, and whether there is a way back.
+fn with_room(rdma: RdmaConfig, receives_max: u32) -> (u32, u32, bool) {
+    let mut world = World::new(EngineConfig {
+        rdma,
+        ..EngineConfig::default()
+    });
+    let wire = world.connect_over(Wire {
+        private: PrivateData::default().encode().to_vec(),
+        room: 1000,
+        receives_max: Some(receives_max),
+        ..Wire::default()
+    });
+    let (credits, way) = asks(&mut world, &wire);
+    let receives = wire.lock().receives;
+    (receives, credits, way.is_some())
+}
+
+#[test]
+fn calls_of_clients_have_their_receives_before_calls_to_clients() {
+    let none = RdmaConfig {
+        reverse_credits: 0,
+        ..RdmaConfig::default()
+    };
+    let all = CREDITS + 1;
+    for (rdma, room, expected) in [
+        // One receive is spare.
+        (RdmaConfig::default(), all + ASKED, (all, CREDITS, true)),
+        (RdmaConfig::default(), all + 1, (all, CREDITS, true)),
+        (RdmaConfig::default(), all, (all, CREDITS, false)),
+        (RdmaConfig::default(), 11, (11, 10, false)),
+        // Receives that calls to clients do not need are for no more calls of clients, and cost none.
+        (none, all + ASKED, (all, CREDITS, false)),
+        (none, all, (all, CREDITS, false)),
+        (none, 11, (11, 10, false)),
+    ] {
+        let found = with_room(rdma, room);
+        assert_eq!(found, expected, "room for {room} receives");
+    }
+}
+
+#[test]
+fn a_connection_promises_no_more_receives_than_its_credits_need() {
+    let default = RdmaConfig::default();
+    let none = RdmaConfig {
+        reverse_credits: 0,
+        ..default
+    };
+    assert_eq!(default.receives_max(), CREDITS + ASKED + 1);
+    assert_eq!(none.receives_max(), CREDITS + 1);
 }

@@ -1,0 +1,349 @@
+//! How a compound is run: SEQUENCE, and then one operation after the other until one fails (RFC 7530, section 15.2; RFC 8881,
+//! section 16.2). At an operation that would block, the compound is suspended with all that it has and holds. A thread that
+//! may block goes on with that operation. So each operation runs once, and the slot stays taken until there is a reply.
+
+use std::ops::Deref;
+
+use odafs_common::wire::nfs4::{
+    Operation, Operations, OperationsMark, ResultWriter, ResultsMark, SessionId, Status,
+};
+use odafs_common::wire::xdr::Writer;
+use odafs_fabric::clock;
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::Placed;
+
+use super::acting::{Acting, Parked};
+use super::compound::{Compound, CurrentObject, Stop};
+use super::state::{Origin, Sender, Sequenced, Slot};
+use super::{Nfs4, OPERATIONS_MAX, recalls, sessions};
+use crate::rpc::{Answer, Call, Resumed, Suspended};
+use crate::vfs::read::Effort;
+use crate::vfs::{Credential, ids, promises};
+
+/// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
+const REPLY_OVERHEAD_BYTES: usize = 64;
+
+/// Runs a compound.
+pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
+    let bytes = call.arguments.rest().len() + call.apart.as_ref().map_or(0, Gather::len);
+    let mut operations = match Operations::begin(call.arguments) {
+        Ok(operations) => operations,
+        Err(error) => return Answer::Garbage(error),
+    };
+    let header = *operations.header();
+    if !server.minors.has(header.minor_version) {
+        ResultWriter::begin(results, header.tag).finish(Status::MinorVersMismatch);
+        return Answer::Replied;
+    }
+    let room = call.caller.reply_bytes_max as usize;
+    let mut compound = Compound {
+        server,
+        export: &server.export,
+        acting: Acting::new(call.rights, &call.who),
+        who: call.who,
+        effort: call.effort,
+        minor: header.minor_version,
+        connection: call.caller.connection,
+        back: call.caller.back.clone(),
+        session: None,
+        origin: None,
+        now: clock::now(),
+        sender: Sender::Named,
+        placement: call.caller.placement,
+        placed: None,
+        given: None,
+        apart: call.apart,
+        current: CurrentObject::default(),
+        saved: CurrentObject::default(),
+        room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
+    };
+    let mut w = ResultWriter::begin(results, header.tag);
+    let slot = match compound.enter(&mut operations, bytes, &mut w) {
+        Ok(Entered::With(slot)) => slot,
+        Ok(Entered::Replayed(reply)) => {
+            let start = w.mark().start();
+            results.truncate(start);
+            results.opaque_fixed(&reply);
+            return Answer::Replied;
+        }
+        Err(status) => {
+            w.finish(status);
+            return Answer::Replied;
+        }
+    };
+    let so_far = w.mark();
+    let held = Held {
+        server: &**server,
+        slot,
+    };
+    compound.go_on(held, operations, so_far, results)
+}
+
+/// The slot of a compound under way. It is given back, as if never used, unless the compound comes to its end.
+struct Held<S: Deref<Target = Nfs4>> {
+    server: S,
+    slot: Option<Slot>,
+}
+
+impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            self.server.state.lock().abandon(slot);
+        }
+    }
+}
+
+/// How the first operation of a compound was taken.
+enum Entered {
+    /// With a slot, or without a session.
+    With(Option<Slot>),
+    /// The compound was executed before, with this reply.
+    Replayed(Arc<[u8]>),
+}
+
+impl Compound<'_> {
+    /// Runs SEQUENCE, with which compounds of 4.1 and later begin, and writes its result, also if it fails.
+    fn enter(
+        &mut self,
+        operations: &mut Operations<'_>,
+        bytes: usize,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Result<Entered, Status> {
+        if self.minor == 0 || operations.left() == 0 {
+            return Ok(Entered::With(None));
+        }
+        let mut ahead = operations.clone();
+        let first = match ahead.next() {
+            Some(Ok(operation)) => operation,
+            // It fails by itself.
+            _ => return Ok(Entered::With(None)),
+        };
+        let code = first.code();
+        let count = operations.header().operations;
+        let Operation::Sequence(arguments) = first else {
+            let refusal = match (sessions::need_none(code), count) {
+                (true, 1) => return Ok(Entered::With(None)),
+                (true, _) => Status::NotOnlyOp,
+                (false, _) => Status::OpNotInSession,
+            };
+            w.fail(code, refusal);
+            return Err(refusal);
+        };
+        *operations = ahead;
+        let mut state = self.server.state.lock();
+        let taken = state.sequence(self.now, self.connection, &arguments, bytes, count);
+        drop(state);
+        match taken {
+            Ok(Sequenced::Execute(slot, ok)) => {
+                self.sender = Sender::Client(slot.client);
+                self.session = Some(slot.session);
+                self.origin = Some(Origin {
+                    session: slot.session,
+                    slot: slot.number,
+                    sequence: arguments.sequence,
+                });
+                let room = slot.reply_bytes as usize;
+                self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
+                w.push(code, &Ok::<_, Status>(ok));
+                Ok(Entered::With(Some(slot)))
+            }
+            Ok(Sequenced::Replay(reply)) => Ok(Entered::Replayed(reply)),
+            Err(status) => {
+                w.fail(code, status);
+                Err(status)
+            }
+        }
+    }
+
+    /// Runs what is left. `so_far` are the results that have been written.
+    fn go_on(
+        mut self,
+        mut held: Held<&Nfs4>,
+        operations: Operations<'_>,
+        so_far: ResultsMark,
+        results: &mut Writer<'_>,
+    ) -> Answer {
+        let _acting = promises::changing_for(recalls::party(self.sender));
+        let mut w = ResultWriter::resume(results, so_far);
+        let status = match self.all(operations, held.slot.as_ref(), &mut w) {
+            Ok(status) => status,
+            Err(next) => {
+                let slot = held.slot.take();
+                return Answer::Suspended(Box::new(self.suspend(slot, next, w.mark())));
+            }
+        };
+        w.finish(status);
+        if self.effort == Effort::MayBlock {
+            self.server.settle();
+        }
+        if let Some(slot) = held.slot.take() {
+            let reply = &*results.written(so_far.start());
+            let mut state = self.server.state.lock();
+            state.finish(&slot, reply, self.placed.is_none());
+        }
+        self.placed.map_or(Answer::Replied, Answer::Placed)
+    }
+
+    /// Runs what is left: the status of the last operation, or the place of the one that would block.
+    fn all(
+        &mut self,
+        mut operations: Operations<'_>,
+        slot: Option<&Slot>,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Result<Status, OperationsMark> {
+        let kept = slot.filter(|slot| slot.cache);
+        let kept =
+            kept.map(|slot| (slot.cached_bytes as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
+        let mut last = Status::Ok;
+        while last == Status::Ok {
+            let next = operations.mark();
+            last = match operations.next() {
+                Some(Ok(operation)) => self.step(operation, kept, w).ok_or(next)?,
+                Some(Err(bad)) => {
+                    w.fail(bad.code(), bad.status());
+                    bad.status()
+                }
+                None => break,
+            };
+        }
+        Ok(last)
+    }
+
+    /// Runs the next operation and writes its result. `kept` is the longest reply that the slot can keep, if it is to keep
+    /// it. The status, or `None`: the operation would block, and nothing has happened.
+    fn step(
+        &mut self,
+        operation: Operation<'_>,
+        kept: Option<usize>,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Option<Status> {
+        let code = operation.code();
+        if w.count() >= OPERATIONS_MAX {
+            w.fail(code, Status::Resource);
+            return Some(Status::Resource);
+        }
+        let (results, current, placed) = (w.count(), self.current, self.placed.is_some());
+        self.given = None;
+        let done = self.one(operation, w);
+        // The store had to act for the caller, and this thread may not: what it was refused is no answer.
+        let missed = self.effort == Effort::ResidentOnly && ids::were_missed();
+        let status = match done {
+            Ok(status) if !missed => status,
+            Err(Stop::Status(status)) if !missed => {
+                w.fail(code, status);
+                status
+            }
+            // There is no further effort: the client asks again.
+            Err(Stop::Blocks) if self.effort == Effort::MayBlock => {
+                w.fail(code, Status::Delay);
+                Status::Delay
+            }
+            _ => {
+                if w.count() > results {
+                    w.take_back();
+                }
+                self.current = current;
+                self.placed.take_if(|_| !placed);
+                return None;
+            }
+        };
+        let too_big = match kept {
+            Some(kept) if w.bytes() > kept => Some(Status::RepTooBigToCache),
+            _ if w.bytes() > self.room && self.minor == 0 => Some(Status::Resource),
+            _ if w.bytes() > self.room => Some(Status::RepTooBig),
+            _ => None,
+        };
+        if let Some(status) = too_big {
+            w.take_back();
+            w.fail(code, status);
+            self.placed.take_if(|_| !placed);
+            recalls::take_back(self);
+        }
+        Some(too_big.unwrap_or(status))
+    }
+
+    /// Everything that another thread needs to go on.
+    fn suspend(self, slot: Option<Slot>, next: OperationsMark, so_far: ResultsMark) -> Waiting {
+        Waiting {
+            held: Held {
+                server: Arc::clone(self.server),
+                slot,
+            },
+            next,
+            so_far,
+            who: self.who,
+            acting: self.acting.park(),
+            minor: self.minor,
+            session: self.session,
+            origin: self.origin,
+            sender: self.sender,
+            placed: self.placed,
+            apart: self.apart.is_some(),
+            current: self.current,
+            saved: self.saved,
+            room: self.room,
+        }
+    }
+}
+
+/// A compound that is suspended. It holds its slot. It holds no turn of an owner (4.0): an operation takes one only where it
+/// may block, and gives it back before it ends.
+struct Waiting {
+    held: Held<Arc<Nfs4>>,
+    /// The place of the operation that would have blocked.
+    next: OperationsMark,
+    /// How far the results are written: those of the operations before it.
+    so_far: ResultsMark,
+    /// Whether a payload that came apart is still to be used.
+    apart: bool,
+    // The other fields are those of `Compound`.
+    who: Credential,
+    acting: Parked,
+    minor: u32,
+    session: Option<SessionId>,
+    origin: Option<Origin>,
+    sender: Sender,
+    placed: Option<Placed>,
+    current: CurrentObject,
+    saved: CurrentObject,
+    room: usize,
+}
+
+impl Suspended for Waiting {
+    fn resume(self: Box<Self>, call: Resumed<'_>, results: &mut Writer<'_>) -> Answer {
+        let mut waiting = *self;
+        let operations = match Operations::resume(call.arguments, waiting.next) {
+            Ok(operations) => operations,
+            // It is another message.
+            Err(error) => return Answer::Garbage(error),
+        };
+        let server = &waiting.held.server;
+        let compound = Compound {
+            server,
+            export: &server.export,
+            who: waiting.who,
+            acting: waiting.acting.resume(call.rights),
+            effort: Effort::MayBlock,
+            minor: waiting.minor,
+            connection: call.caller.connection,
+            back: call.caller.back.clone(),
+            session: waiting.session,
+            origin: waiting.origin,
+            now: clock::now(),
+            sender: waiting.sender,
+            placement: call.caller.placement,
+            placed: waiting.placed,
+            given: None,
+            apart: call.apart.filter(|_| waiting.apart),
+            current: waiting.current,
+            saved: waiting.saved,
+            room: waiting.room,
+        };
+        let held = Held {
+            server: &**server,
+            slot: waiting.held.slot.take(),
+        };
+        compound.go_on(held, operations, waiting.so_far, results)
+    }
+}

@@ -1,0 +1,601 @@
+//! The programs of a server behind its transports: from the bytes of a call to the bytes of its reply.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use odafs_common::wire::rpc::{self, Auth, AuthStat, CallError, CallHeader};
+use odafs_common::wire::xdr::{Apart, Reader, Writer, padding};
+use odafs_fabric::Peer;
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+use odafs_nic::calls::{Caller, Calls, ChunkSource, Outcome, Placed};
+
+use super::access::{Access, Verdict};
+use super::drc::{DuplicateCache, InProgress, Repeats, Seen};
+use super::program::{Admission, Answer, Call, Program, Resumed, Suspended};
+use super::seen::{self, Begun, ClientSeen, SlowCall};
+use crate::vfs::metrics::describe;
+use crate::vfs::pace::{self, Company};
+use crate::vfs::read::Effort;
+use crate::vfs::{Credential, ids};
+
+/// The programs of a server behind all its transports.
+pub struct Service(Arc<Programs>);
+
+struct Programs {
+    programs: Vec<Box<dyn Program>>,
+    access: Arc<Access>,
+    duplicates: DuplicateCache,
+    offload: bool,
+    counts: Counts,
+    seen: seen::Seen,
+    company: Arc<Company>,
+}
+
+/// What became of calls.
+#[derive(Debug, Default)]
+struct Counts {
+    deferred: AtomicU64,
+    duplicates: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// How many calls came since the start, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// In all.
+    pub calls: u64,
+    /// Calls that went to the pool.
+    pub deferred: u64,
+    /// Repetitions, answered from the duplicate request cache or dropped.
+    pub duplicates: u64,
+    /// Not served: malformed, unknown or not admitted.
+    pub refused: u64,
+}
+
+impl CallCounts {
+    /// Appends all counts but `calls` in the text format of Prometheus.
+    fn append_text(&self, out: &mut String) {
+        let counts = [
+            ("deferred", "Calls that went to the pool.", self.deferred),
+            (
+                "duplicates",
+                "Repeated calls, answered from the duplicate request cache or dropped.",
+                self.duplicates,
+            ),
+            (
+                "refused_calls",
+                "Calls malformed, unknown or not let in.",
+                self.refused,
+            ),
+        ];
+        for (name, help, count) in counts {
+            describe(out, name, help);
+            let _ = writeln!(out, "odafs_{name}_total {count}");
+        }
+    }
+}
+
+impl Service {
+    /// Serves `programs` to the callers that `access` admits. With `offload`, every call goes to the pool.
+    pub fn new(
+        programs: Vec<Box<dyn Program>>,
+        access: Arc<Access>,
+        duplicates: DuplicateCache,
+        offload: bool,
+    ) -> Self {
+        Self(Arc::new(Programs {
+            seen: seen::Seen::new(&programs),
+            programs,
+            access,
+            duplicates,
+            offload,
+            counts: Counts::default(),
+            company: Arc::default(),
+        }))
+    }
+
+    /// Who may call.
+    pub fn access(&self) -> &Arc<Access> {
+        &self.0.access
+    }
+
+    /// To be called every second or so.
+    pub fn tick(&self, now: Nanos) {
+        for program in &self.0.programs {
+            program.tick(now);
+        }
+    }
+
+    /// Calls so far.
+    pub fn counts(&self) -> CallCounts {
+        let counts = &self.0.counts;
+        CallCounts {
+            calls: self.0.seen.calls(),
+            deferred: counts.deferred.load(Ordering::Relaxed),
+            duplicates: counts.duplicates.load(Ordering::Relaxed),
+            refused: counts.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Keeps the calls that take longer than `from`, and warns of them. Without this, of none.
+    pub fn report_slow(&self, from: Nanos) {
+        self.0.seen.report_slow(from);
+    }
+
+    /// The clients that called lately, those with the most calls first.
+    pub fn clients(&self) -> Vec<ClientSeen> {
+        self.0.seen.clients()
+    }
+
+    /// The slow calls of this minute and the last, the slowest first.
+    pub fn slow_calls(&self) -> Vec<SlowCall> {
+        self.0.seen.slow()
+    }
+
+    /// Appends the figures of all calls in the text format of Prometheus.
+    pub fn append_text(&self, out: &mut String) {
+        self.0.seen.append_text(out);
+        self.counts().append_text(out);
+        for program in &self.0.programs {
+            program.append_text(out);
+        }
+    }
+}
+
+impl Calls for Service {
+    fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
+        match self.at_once(caller, message, reply) {
+            Ok(outcome) => outcome,
+            Err(later) => self.defer(caller, message.to_vec(), later),
+        }
+    }
+
+    fn call_owned(&self, caller: &Caller, message: Vec<u8>, reply: &mut Vec<u8>) -> Outcome {
+        match self.at_once(caller, &message, reply) {
+            Ok(outcome) => outcome,
+            Err(later) => self.defer(caller, message, later),
+        }
+    }
+
+    fn may_sync(&self, message: &[u8]) -> bool {
+        let Ok((header, arguments)) = rpc::parse_call(message) else {
+            return true;
+        };
+        let program = self.0.find(&header).map(|at| &self.0.programs[at]);
+        program.is_some_and(|program| program.may_sync(header.procedure, arguments))
+    }
+
+    /// Decides by the address. A peer on the wrong port is told so in the answer to its first call, as over TCP.
+    fn admits(&self, peer: &Peer) -> bool {
+        match peer {
+            Peer::Address(address) => self.0.access.admits_address(address.ip()),
+            Peer::Uid { .. } | Peer::Simulated(_) => self.0.access.admits(peer),
+        }
+    }
+
+    fn back_closed(&self, connection: u64) {
+        for program in &self.0.programs {
+            program.back_closed(connection);
+        }
+    }
+
+    fn closed(&self, connection: u64) {
+        for program in &self.0.programs {
+            program.closed(connection);
+        }
+    }
+}
+
+/// What the duplicate request cache makes of a call.
+enum Repeated {
+    Harmless,
+    First(InProgress),
+    Again(Outcome, Option<Arc<[u8]>>),
+}
+
+/// The arguments of a call.
+struct Arguments<'a> {
+    /// Where they are read. Of a payload that came apart they have the length alone.
+    reader: Reader<'a>,
+    /// That payload.
+    apart: Option<Gather<'a>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// `None`: something came apart from the message that may not, or only a part of it did.
+    fn of(
+        caller: &'a Caller,
+        program: Option<&dyn Program>,
+        header: &CallHeader<'_>,
+        reader: Reader<'a>,
+    ) -> Option<Self> {
+        let Some(apart) = &caller.apart else {
+            return Some(Self {
+                reader,
+                apart: None,
+            });
+        };
+        let place = program?.payload(header.procedure, reader.clone())?;
+        let came = apart.place();
+        let whole = [place.len(), place.len() + padding(place.len())];
+        if place.start != came.start as usize || !whole.contains(&came.len()) {
+            return None;
+        }
+        let mut payload = apart.bytes();
+        payload.truncate(place.len());
+        // The procedure finds the bytes in `apart`.
+        let nowhere = Apart {
+            bytes: u32::try_from(place.len()).ok()?,
+            data: &[],
+        };
+        Some(Self {
+            reader: reader.reduced(Some(nowhere)),
+            apart: Some(payload),
+        })
+    }
+
+    /// The bytes of a message that has all the arguments.
+    fn bytes(&self) -> Gather<'a> {
+        let mut bytes = Gather::from(self.reader.rest());
+        if let Some(apart) = &self.apart {
+            const PADDING: &[u8] = &[0; 4];
+            bytes.push_part(apart, 0, apart.len());
+            bytes.push_part(&PADDING.into(), 0, padding(apart.len()));
+        }
+        bytes
+    }
+}
+
+/// A call for the pool.
+struct Later {
+    /// Its entry in the duplicate request cache, if it has one.
+    in_progress: Option<InProgress>,
+    begun: Begun,
+    /// Where it goes on. `None`: it runs from its start.
+    suspended: Option<Suspension>,
+}
+
+/// A call that has been served in part.
+struct Suspension {
+    procedure: Box<dyn Suspended>,
+    /// The reply so far.
+    reply: Vec<u8>,
+    /// The first payload in that.
+    payload: Option<Range<usize>>,
+}
+
+/// Why a call is not over.
+enum Unserved {
+    /// It would block, and nothing has been done.
+    Blocks,
+    /// It would block.
+    Suspended(Suspension),
+}
+
+impl Service {
+    /// Serves a call as far as nothing blocks.
+    fn at_once(
+        &self,
+        caller: &Caller,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<Outcome, Later> {
+        self.0.company.came(caller.connection);
+        let seen = &self.0.seen;
+        let (header, arguments) = match rpc::parse_call(message) {
+            Ok(call) => call,
+            Err(CallError::NotCall) if caller.back.is_some() => {
+                for program in &self.0.programs {
+                    program.answered(caller.connection, message);
+                }
+                return Ok(Outcome::Dropped);
+            }
+            Err(error) => {
+                tracing::debug!(peer = %caller.peer, %error, "no call that can be served");
+                count(&self.0.counts.refused);
+                let begun = seen.begin(None, 0, caller.transport);
+                let outcome = if error.reply(&mut Writer::new(reply)) {
+                    Outcome::Replied
+                } else {
+                    Outcome::Dropped
+                };
+                seen.end(begun, caller, message, (&outcome, reply), || None);
+                return Ok(outcome);
+            }
+        };
+        let at = self.0.find(&header);
+        let begun = seen.begin(at, header.procedure, caller.transport);
+        let program = at.map(|at| &*self.0.programs[at]);
+        let Some(arguments) = Arguments::of(caller, program, &header, arguments) else {
+            tracing::debug!(peer = %caller.peer, "a chunk for what has to be in the message");
+            count(&self.0.counts.refused);
+            rpc::garbage_args(&mut Writer::new(reply), header.xid);
+            seen.end(begun, caller, message, (&Outcome::Replied, reply), || None);
+            return Ok(Outcome::Replied);
+        };
+        let later = |in_progress, suspended| Later {
+            in_progress,
+            begun,
+            suspended,
+        };
+        match self.0.repeated(program, caller, &header, &arguments) {
+            Repeated::Harmless if self.0.offload => Err(later(None, None)),
+            Repeated::Harmless => {
+                let effort = Effort::ResidentOnly;
+                let programs = &self.0;
+                let served = programs.serve(program, caller, &header, arguments, effort, reply);
+                // The store had to act for the caller, and this thread must not: what it was refused is no answer.
+                let missed = ids::were_missed();
+                match served {
+                    Ok(Outcome::Replied) if missed => Err(later(None, None)),
+                    Ok(outcome) => {
+                        let about = || programs.about(message);
+                        seen.end(begun, caller, message, (&outcome, reply), about);
+                        Ok(outcome)
+                    }
+                    Err(Unserved::Blocks) => Err(later(None, None)),
+                    Err(Unserved::Suspended(call)) => Err(later(None, Some(call))),
+                }
+            }
+            Repeated::First(in_progress) => Err(later(Some(in_progress), None)),
+            Repeated::Again(outcome, earlier) => {
+                count(&self.0.counts.duplicates);
+                reply.extend_from_slice(earlier.as_deref().unwrap_or_default());
+                Ok(outcome)
+            }
+        }
+    }
+
+    fn defer(&self, caller: &Caller, message: Vec<u8>, later: Later) -> Outcome {
+        count(&self.0.counts.deferred);
+        let Later {
+            in_progress,
+            begun,
+            suspended,
+        } = later;
+        let begun = begun.deferred();
+        let (programs, caller) = (self.0.clone(), caller.clone());
+        Outcome::Deferred(Box::new(move |reply| {
+            let serve = || programs.serve_deferred(suspended, &caller, &message, reply);
+            let outcome = pace::paced(&programs.company, serve);
+            if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
+                call.served(reply);
+            }
+            let about = || programs.about(&message);
+            let seen = &programs.seen;
+            seen.end(begun, &caller, &message, (&outcome, reply), about);
+            outcome
+        }))
+    }
+}
+
+impl Programs {
+    /// The place of a call's program in the list.
+    fn find(&self, header: &CallHeader<'_>) -> Option<usize> {
+        self.programs.iter().position(|program| {
+            (program.number(), program.version()) == (header.program, header.version)
+        })
+    }
+
+    /// Which file a call is about.
+    fn about(&self, message: &[u8]) -> Option<String> {
+        let (header, arguments) = rpc::parse_call(message).ok()?;
+        self.programs[self.find(&header)?].about(header.procedure, arguments)
+    }
+
+    fn repeated(
+        &self,
+        program: Option<&dyn Program>,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        arguments: &Arguments<'_>,
+    ) -> Repeated {
+        let repeats = program.map_or(Repeats::Harmless, |program| {
+            program.repeats(header.procedure, arguments.reader.clone())
+        });
+        // Peers that are not admitted are refused below, so they cannot fill the cache.
+        let kept_here = !matches!(repeats, Repeats::Harmless | Repeats::Remembered);
+        let admitted = || matches!(self.access.verdict(caller), Verdict::Admitted(_));
+        if !kept_here || !admitted() {
+            return Repeated::Harmless;
+        }
+        let bytes = arguments.bytes();
+        match self.duplicates.begin(&caller.peer, header, bytes, repeats) {
+            Seen::New(call) => Repeated::First(call),
+            Seen::InProgress => Repeated::Again(Outcome::Dropped, None),
+            Seen::Served(reply) => Repeated::Again(Outcome::Replied, Some(reply)),
+        }
+    }
+
+    /// Serves a call to its end, from its start or from where it was suspended. May block.
+    fn serve_deferred(
+        &self,
+        suspended: Option<Suspension>,
+        caller: &Caller,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Outcome {
+        let mut suspended = suspended;
+        loop {
+            // It was parsed before.
+            let Ok((header, arguments)) = rpc::parse_call(message) else {
+                return Outcome::Dropped;
+            };
+            let program = self.find(&header).map(|at| &*self.programs[at]);
+            let Some(arguments) = Arguments::of(caller, program, &header, arguments) else {
+                return Outcome::Dropped;
+            };
+            let served = match suspended {
+                Some(call) => self.resume(call, caller, &header, arguments, reply),
+                None => {
+                    let effort = Effort::MayBlock;
+                    self.serve(program, caller, &header, arguments, effort, reply)
+                }
+            };
+            suspended = match served {
+                Ok(outcome) => return outcome,
+                Err(Unserved::Suspended(call)) => Some(call),
+                // There is no further effort.
+                Err(Unserved::Blocks) => return Outcome::Dropped,
+            };
+        }
+    }
+
+    /// Serves a call from its start.
+    fn serve(
+        &self,
+        program: Option<&dyn Program>,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        arguments: Arguments<'_>,
+        effort: Effort,
+        reply: &mut Vec<u8>,
+    ) -> Result<Outcome, Unserved> {
+        reply.clear();
+        let mut w = Writer::new(reply);
+        let Some(program) = program else {
+            self.refuse_program(&mut w, header);
+            return Ok(Outcome::Replied);
+        };
+        if header.procedure == 0 {
+            rpc::reply_success(&mut w, header.xid);
+            return Ok(Outcome::Replied);
+        }
+        let who = match self.admit(
+            program.admission(header.procedure),
+            caller,
+            &header.credential,
+        ) {
+            Ok(who) => who,
+            Err(why) => {
+                count(&self.counts.refused);
+                tracing::debug!(peer = %caller.peer, %why, "call refused");
+                rpc::auth_error(&mut w, header.xid, why);
+                return Ok(Outcome::Replied);
+            }
+        };
+        rpc::reply_success(&mut w, header.xid);
+        let call = Call {
+            caller,
+            who,
+            rights: self.access.rights(caller, &header.credential),
+            procedure: header.procedure,
+            arguments: arguments.reader,
+            apart: arguments.apart,
+            effort,
+        };
+        let answer = program.call(call, &mut w);
+        let payload = w.payload_range();
+        self.conclude(answer, payload, caller, header, reply)
+    }
+
+    /// Goes on with a call that was suspended.
+    fn resume(
+        &self,
+        call: Suspension,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        arguments: Arguments<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Outcome, Unserved> {
+        *reply = call.reply;
+        let mut w = Writer::resume(reply, call.payload);
+        let resumed = Resumed {
+            caller,
+            rights: self.access.rights(caller, &header.credential),
+            arguments: arguments.reader,
+            apart: arguments.apart,
+        };
+        let answer = call.procedure.resume(resumed, &mut w);
+        let payload = w.payload_range();
+        self.conclude(answer, payload, caller, header, reply)
+    }
+
+    /// What becomes of a call by its procedure's answer. `payload` is the first in the reply.
+    fn conclude(
+        &self,
+        answer: Answer,
+        payload: Option<Range<usize>>,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Outcome, Unserved> {
+        let refusal = match answer {
+            Answer::Replied => return Ok(replied(caller, payload, reply)),
+            Answer::Write(writes) => return Ok(Outcome::Write(writes)),
+            Answer::Placed(placed) => return Ok(Outcome::Placed(placed)),
+            Answer::Blocks => return Err(Unserved::Blocks),
+            Answer::Suspended(procedure) => {
+                // A copy: the thread that polls keeps its buffer.
+                return Err(Unserved::Suspended(Suspension {
+                    procedure,
+                    reply: reply.clone(),
+                    payload,
+                }));
+            }
+            Answer::NoProcedure => rpc::proc_unavail,
+            Answer::Garbage(error) => {
+                tracing::debug!(peer = %caller.peer, %error, "arguments that do not decode");
+                rpc::garbage_args
+            }
+        };
+        count(&self.counts.refused);
+        reply.clear();
+        refusal(&mut Writer::new(reply), header.xid);
+        Ok(Outcome::Replied)
+    }
+
+    fn admit(
+        &self,
+        admission: Admission,
+        caller: &Caller,
+        credential: &Auth<'_>,
+    ) -> Result<Credential, AuthStat> {
+        match admission {
+            Admission::Anyone => self.access.credential(caller, &Auth::None),
+            Admission::Asks => self.access.credential(caller, credential),
+            Admission::Listed => match self.access.verdict(caller) {
+                Verdict::Admitted(_) => self.access.credential(caller, credential),
+                Verdict::Stranger | Verdict::WrongPort => Err(AuthStat::TooWeak),
+            },
+        }
+    }
+
+    fn refuse_program(&self, w: &mut Writer<'_>, header: &CallHeader<'_>) {
+        count(&self.counts.refused);
+        let versions = || {
+            self.programs
+                .iter()
+                .filter(|program| program.number() == header.program)
+                .map(|program| program.version())
+        };
+        match (versions().min(), versions().max()) {
+            (Some(low), Some(high)) => rpc::prog_mismatch(w, header.xid, low, high),
+            _ => rpc::reply_prog_unavail(w, header.xid),
+        }
+    }
+}
+
+/// The reply is complete. If the caller has a place for the payload in it, the payload goes there, or nowhere (RFC 8166,
+/// section 4.3.2).
+fn replied(caller: &Caller, payload: Option<Range<usize>>, reply: &mut Vec<u8>) -> Outcome {
+    let Some(payload) = payload.filter(|payload| caller.placement.is_some() && !payload.is_empty())
+    else {
+        return Outcome::Replied;
+    };
+    let padded = payload.end + padding(payload.len());
+    let mut data: Vec<u8> = reply.drain(payload.start..padded).collect();
+    data.truncate(payload.len());
+    Outcome::Placed(Placed {
+        at: payload.start,
+        length: payload.len() as u32,
+        pieces: vec![ChunkSource::Bytes(data)],
+    })
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
