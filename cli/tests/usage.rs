@@ -138,6 +138,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--workers", "some"], "give a whole number"),
         (&["bench", "scale", "--most", "some"], "give a whole number"),
         (&["serve", "/", "--lease", "2h"], "10s to 1h"),
+        (&["serve", "/", "--idmap-domain", "a@b"], "example.org"),
         (&["serve", "/", "--cache", "100TiB"], "at most"),
         (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
         (

@@ -10,6 +10,7 @@
 //! delegations, which every change of a file asks back first (`recalls.rs`).
 
 mod access;
+mod acls;
 mod attributes;
 mod callbacks;
 mod clients;
@@ -25,6 +26,7 @@ mod lock;
 mod lookup;
 mod object;
 mod open;
+mod owners;
 mod read;
 mod readdir;
 mod readlink;
@@ -53,6 +55,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
+use crate::vfs::acls::supported as acls_are_there;
 use crate::vfs::copies;
 use crate::vfs::export::Export;
 use crate::vfs::metrics::gauge;
@@ -60,6 +63,8 @@ use crate::vfs::promises::Holders;
 
 use callbacks::Callbacks;
 use object::Tree;
+use owners::Owners;
+pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
 use state::{Limits, State};
@@ -109,6 +114,8 @@ pub struct Config {
     pub boot: u32,
     /// Who may reclaim what it had before this start, and where that is kept.
     pub records: Records,
+    /// How owners and groups are told.
+    pub owners: OwnersConfig,
 }
 
 /// The lease unless another is asked for. A server that starts anew makes clients wait as long.
@@ -126,6 +133,8 @@ pub struct Nfs4 {
     messenger: Arc<Messenger>,
     /// Names the server, the same after a restart.
     owner: Vec<u8>,
+    /// Owners of files.
+    owners: Owners,
     lease: Nanos,
 }
 
@@ -167,12 +176,16 @@ impl Nfs4 {
             minors: config.minors,
             lease: config.lease,
             supported: std::array::from_fn(|minor| {
-                let all = attributes::supported(minor as u32);
-                match copies::clone_block(&export, export.root()) {
-                    Some(_) => all,
-                    None => all.without(&Bitmap::of(&[Attribute::CloneBlockSize])),
+                let mut all = attributes::supported(minor as u32);
+                if copies::clone_block(&export, export.root()).is_none() {
+                    all = all.without(&Bitmap::of(&[Attribute::CloneBlockSize]));
                 }
+                if !acls_are_there(&export) {
+                    all = all.without(&attributes::ACLS);
+                }
+                all
             }),
+            owners: Owners::new(config.owners),
             state,
             callbacks,
             messenger,

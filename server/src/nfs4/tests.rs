@@ -1,5 +1,6 @@
 //! Compounds against a store in memory, as clients send them.
 
+mod acls;
 mod callbacks;
 mod delegations;
 mod files;
@@ -20,7 +21,7 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Transport};
 
-use super::{Config, LEASE, MinorVersions, Nfs4, Records};
+use super::{Config, LEASE, MinorVersions, Nfs4, OwnersConfig, Records};
 use crate::rpc::{Answer, Call, Program as _};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportConfig;
@@ -93,6 +94,7 @@ impl Room {
             lease,
             boot: 7,
             records,
+            owners: OwnersConfig::default(),
         };
         Self {
             nfs: Nfs4::new(Arc::clone(&world.export), config),

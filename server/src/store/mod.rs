@@ -8,6 +8,7 @@
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
 //! [`Store::is_at_hand`] and what it permits.
 
+pub(crate) mod acl;
 mod advancing;
 mod before_sync;
 mod by_hand;
@@ -33,6 +34,7 @@ use std::time::Duration;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
+pub use acl::{Acl, AclEntry, AclKind, AclTag};
 pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use create::{CreateHow, Created, Special};
@@ -43,7 +45,8 @@ pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
 pub use tar::TarStore;
 pub use types::{
-    Attributes, Device, Extent, FileType, SetAttributes, SetTime, Status, Time, access,
+    Attributes, Device, Extent, FileType, Limits, SetAttributes, SetTime, Space, Status, Time,
+    access,
 };
 
 /// An object (file, directory, link, device …) of one store.
@@ -171,46 +174,6 @@ pub struct Listing {
     pub eof: bool,
     /// To be shown with every cookie of this listing.
     pub verifier: [u8; 8],
-}
-
-/// Space and inodes (RFC 1813 section 3.3.18). Bytes and counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// Size of the file system, bytes.
-    pub total_bytes: u64,
-    /// Free bytes.
-    pub free_bytes: u64,
-    /// Free bytes for users without privilege.
-    pub available_bytes: u64,
-    /// Inodes in all.
-    pub total_files: u64,
-    /// Free inodes.
-    pub free_files: u64,
-    /// Free inodes for users without privilege.
-    pub available_files: u64,
-}
-
-/// Limits of an object's file system (RFC 1813 sections 3.3.19 and 3.3.20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most hard links to one object.
-    pub link_max: u32,
-    /// Longest name, bytes.
-    pub name_max: u32,
-    /// Largest file size, bytes.
-    pub size_max: u64,
-    /// Granularity of times, nanoseconds.
-    pub time_delta_ns: u32,
-    /// Longer names are refused, not cut.
-    pub no_trunc: bool,
-    /// Only a privileged user may give files away.
-    pub chown_restricted: bool,
-    /// Names that differ only in case are the same.
-    pub case_insensitive: bool,
-    /// Names keep their case.
-    pub case_preserving: bool,
-    /// Everything is refused with ROFS that would change something.
-    pub read_only: bool,
 }
 
 /// A name is gone, and what it stood for.
@@ -551,6 +514,31 @@ pub trait Store: Send + Sync {
     /// Removes an extended attribute. NOENT if it is not there.
     fn remove_xattr(&self, credential: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
         let _ = (credential, object, name);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Whether objects have access control lists. A store that says so has the methods below, lists count in all that it
+    /// judges, and what is made in a directory inherits its default list.
+    fn has_acls(&self) -> bool {
+        false
+    }
+
+    /// A list of an object. `None` where it has none: owner, group and mode then tell all, or nothing is inherited.
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>> {
+        let _ = (object, kind);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Sets or removes a list, which is for the owner to do (PERM). An access list sets the permission bits of the mode; if
+    /// it is removed, they stay. ACCESS for the default list of what is no directory, NOTSUPP for symbolic links.
+    fn set_acl(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        kind: AclKind,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        let _ = (credential, object, kind, list);
         Err(Status::NotSupp.into())
     }
 
