@@ -46,7 +46,7 @@ fn every_command_explains_itself_with_an_example() {
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
     let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
-    let cases: [(&[&str], &str); 63] = [
+    let cases: [(&[&str], &str); 64] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
