@@ -65,9 +65,12 @@ pub(super) struct Owners {
 }
 
 /// What was found, or not, and when.
+type Found<T> = (Option<T>, Nanos);
+
+/// What is kept in mind.
 struct Tables {
-    ids: LruCache<(Kind, Box<str>), (Option<u32>, Nanos)>,
-    names: LruCache<(Kind, u32), (Option<Arc<[u8]>>, Nanos)>,
+    ids: LruCache<(Kind, Box<str>), Found<u32>>,
+    names: LruCache<(Kind, u32), Found<Arc<[u8]>>>,
 }
 
 /// An owner as it is told.
@@ -110,7 +113,7 @@ impl Digits {
     }
 }
 
-fn is_current<T>((found, since): &(Option<T>, Nanos), now: Nanos) -> bool {
+fn is_current<T>((found, since): &Found<T>, now: Nanos) -> bool {
     let age = now.since(*since);
     age < if found.is_some() {
         KEPT_FOR

@@ -275,7 +275,7 @@ fn what_is_made_has_the_list_that_it_is_made_with() {
             _ => (&b"ax"[..], &b"bx"[..]),
         };
         // The mask of the list, and nothing for others.
-        assert_eq!(create(b"dir", a, how.clone()), (0o640, true));
+        assert_eq!(create(b"dir", a, how), (0o640, true));
         assert_eq!(create(b"", b, how), (0o600, false));
     }
     // A symbolic link has none, and says so.
