@@ -6,13 +6,17 @@ use std::path::Path;
 
 use odafs_common::wire::mount3::{self, DirPath, MountResult};
 use odafs_common::wire::nfs3::FileHandle;
+use odafs_common::wire::nfs4::{
+    Attribute, Attributes, Bitmap, CallWriter, GetAttributesArgs, Opaque, Operation,
+    OperationResult, Results,
+};
 use odafs_common::wire::nfsacl3::{
     self, Acls, Entry, GetAclArgs, GetAclResult, SetAclArgs, SetAclResult, mask, tag,
 };
 use odafs_common::wire::portmap::{self, Mapping};
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups};
-use odafs_common::wire::xdr::{Decode as _, Encode, Writer};
+use odafs_common::wire::xdr::{Decode as _, Encode, Reader, Writer};
 use odafs_server::config::{ServerConfig, Squash};
 use odafs_server::server::Server;
 use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
@@ -53,6 +57,64 @@ fn call(server: &Server, program: (u32, u32), procedure: u32, arguments: &impl E
     stream.read_exact(&mut reply).expect("all of it");
     let reply = rpc::parse_reply(&reply).expect("a reply");
     reply.body.expect("served").rest().to_vec()
+}
+
+/// The owner of the root, as version 4.0 is told it.
+fn owner(names: bool) -> String {
+    let place = tempfile::tempdir().expect("a directory");
+    let (tree, state) = (place.path().join("tree"), place.path().join("state"));
+    std::fs::create_dir(&tree).expect("a directory");
+    let server = Server::start(ServerConfig {
+        nfs: Some("127.0.0.1:0".parse().expect("an address")),
+        state: Some(state),
+        cache_bytes: 1 << 20,
+        owner_names: names,
+        owner_domain: "example.org".to_owned(),
+        ..ServerConfig::new(&tree)
+    });
+    let server = server.expect("a server");
+    let asked = Bitmap::of(&[Attribute::Owner]);
+    let mut compound = Vec::new();
+    let mut w = Writer::new(&mut compound);
+    let call_writer = CallWriter::compound(&mut w, Opaque(b""), 0)
+        .push(&Operation::PutRootFileHandle)
+        .push(&Operation::GetAttributes(GetAttributesArgs { asked }));
+    call_writer.finish();
+    let result = call(&server, (100_003, 4), 1, &Encoded(compound));
+    let results = Results::begin(Reader::new(&result)).expect("results");
+    let last = results.map(|result| result.expect("a result")).last();
+    let Some(OperationResult::GetAttributes(Ok(raw))) = last else {
+        panic!("{last:?}");
+    };
+    let told = Attributes::parse(&raw).expect("attributes").owner;
+    String::from_utf8(told.expect("an owner").0.to_vec()).expect("text")
+}
+
+/// Bytes that are XDR already.
+struct Encoded(Vec<u8>);
+
+impl Encode for Encoded {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.opaque_fixed(&self.0);
+    }
+}
+
+#[test]
+fn owners_are_told_by_number_or_by_name() {
+    let id = |option| {
+        let id = std::process::Command::new("id").arg(option).output();
+        let text = String::from_utf8(id.expect("id(1)").stdout).expect("text");
+        text.trim().to_owned()
+    };
+    let (number, name) = (id("-u"), id("-un"));
+    assert_eq!(owner(false), number);
+    let expected = match name.as_str() {
+        // This user has no name.
+        "" => number,
+        name if name == number => number,
+        name => format!("{name}@example.org"),
+    };
+    assert_eq!(owner(true), expected);
 }
 
 fn has_lists(directory: &Path) -> bool {

@@ -8,7 +8,7 @@
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
 //! [`Store::is_at_hand`] and what it permits.
 
-pub(crate) mod acl;
+mod acl;
 mod advancing;
 mod before_sync;
 mod by_hand;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
-pub use acl::{Acl, AclEntry, AclKind, AclTag};
+pub use acl::{ACL_ENTRIES_MAX, Acl, AclEntry, AclKind, AclTag};
 pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use create::{CreateHow, Created, Special};

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use super::LocalStore;
 use super::descriptors::Descriptor;
 use super::identity::Judge;
-use crate::store::acl::ACL_ENTRIES_MAX;
 use crate::store::{
-    Acl, AclEntry, AclKind, AclTag, Attributes, Credential, FileType, ObjectId, Result, Status,
+    ACL_ENTRIES_MAX, Acl, AclEntry, AclKind, AclTag, Attributes, Credential, FileType, ObjectId,
+    Result, Status,
 };
 
 /// `POSIX_ACL_XATTR_VERSION`

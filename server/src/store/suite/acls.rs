@@ -2,7 +2,6 @@
 
 use super::users::{alice, bob, open_to_all};
 use super::*;
-use crate::store::acl::ACL_ENTRIES_MAX;
 
 const TEAM: u32 = 4100;
 
