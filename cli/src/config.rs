@@ -22,7 +22,7 @@ mod values;
 pub use checks::{check_directory, check_served};
 use exports::Exported;
 use values::{
-    Allow, CreditsOption, DesignName, DirectName, Nfs4Version, ReadOrderName, RegistrationName,
+    Allow, CreditsOption, DesignName, DirectName, IdmapName, Nfs4Version, ReadOrderName, RegistrationName,
     SquashName,
 };
 
@@ -117,6 +117,12 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
     #[serde(deserialize_with = "file::duration")]
     lease: Option<Duration>,
+    /// How NFS version 4 tells owners and groups. It takes both from clients [default: numeric]
+    #[arg(long, value_enum, value_name = "FORM")]
+    idmap: Option<IdmapName>,
+    /// The domain of names of owners: `user@DOMAIN` [default: localdomain]
+    #[arg(long, value_name = "DOMAIN")]
+    idmap_domain: Option<String>,
     /// Log a warning for calls that take longer than this, and show them in `odafs top` [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
     #[serde(deserialize_with = "file::duration")]
@@ -249,6 +255,8 @@ impl ServeOptions {
                 self.nfs4
             },
             lease: self.lease.or(file.lease),
+            idmap: self.idmap.or(file.idmap),
+            idmap_domain: self.idmap_domain.or(file.idmap_domain),
             slow_call: self.slow_call.or(file.slow_call),
             state: self.state.or(file.state),
             cache: self.cache.or(file.cache),
@@ -322,6 +330,8 @@ impl ServeOptions {
             config.nfs4 = Nfs4Version::all_of(&self.nfs4)?;
         }
         config.lease = self.lease.unwrap_or(config.lease);
+        config.owner_names = matches!(self.idmap, Some(IdmapName::Names));
+        config.owner_domain = self.idmap_domain.unwrap_or(config.owner_domain);
         config.state = self.state;
         config.read_only = self.read_only;
         config.allow = self.allow.iter().filter_map(Allow::network).collect();

@@ -6,7 +6,8 @@ use odafs_server::config::{Grantee, MinorVersions};
 fn the_command_line_goes_before_the_file() {
     let file: ServeOptions = toml::from_str(
         "dir = '/'\ncache = '64MiB'\npage = 8192\nshm = true\nread-only = true\n\
-         allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nslow-call = '2ms'\nnfs = '127.0.0.1:0'",
+         allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nslow-call = '2ms'\nnfs = '127.0.0.1:0'\n\
+         idmap = 'names'\nidmap-domain = 'example.org'",
     )
     .unwrap();
     let line = ServeOptions {
@@ -23,6 +24,8 @@ fn the_command_line_goes_before_the_file() {
     );
     assert_eq!(config.spin, Duration::from_micros(5));
     assert_eq!(config.slow_call, Duration::from_millis(2));
+    assert!(config.owner_names);
+    assert_eq!(config.owner_domain, "example.org");
 }
 
 #[test]

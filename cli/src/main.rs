@@ -81,7 +81,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Arguments),
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     Ls(ls::Arguments),
     Stat(stat::Arguments),
     Cat(cat::Arguments),
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| end_with(&error));
     let result = logs::start().and_then(|()| match cli.command {
         Command::Demo(arguments) => demo::run(arguments),
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Ls(arguments) => ls::run(arguments),
         Command::Stat(arguments) => stat::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),

@@ -46,7 +46,7 @@ fn every_command_explains_itself_with_an_example() {
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
     let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
-    let cases: [(&[&str], &str); 63] = [
+    let cases: [(&[&str], &str); 64] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -138,6 +138,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--workers", "some"], "give a whole number"),
         (&["bench", "scale", "--most", "some"], "give a whole number"),
         (&["serve", "/", "--lease", "2h"], "10s to 1h"),
+        (&["serve", "/", "--idmap-domain", "a@b"], "example.org"),
         (&["serve", "/", "--cache", "100TiB"], "at most"),
         (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
         (

@@ -6,6 +6,7 @@
 mod direct;
 mod nfs3;
 mod nfs4;
+mod nfsacl3;
 mod nlm4;
 mod odafs;
 mod rpc;
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("nfs4_attributes", nfs4::attributes),
     ("nfs4_calls", nfs4::calls),
     ("nfs4_replies", nfs4::replies),
+    ("nfsacl3", nfsacl3::nfsacl3),
     ("nlm4", nlm4::nlm4),
     ("noise", sessions::noise),
     ("nsm", nlm4::nsm),

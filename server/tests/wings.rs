@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A wing, the wings that it may name beside itself, and whether it knows the types of NFS version 3.
-const WINGS: [(&str, &[&str], bool); 9] = [
+const WINGS: [(&str, &[&str], bool); 10] = [
     ("store", &[], false),
     ("vfs", &["store"], false),
     ("rpc", &["vfs"], false),
     ("portmap.rs", &["rpc"], false),
     ("nfs3", &["rpc", "vfs"], true),
     ("nfs4", &["rpc", "vfs"], false),
+    ("nfsacl3", &["rpc", "vfs"], true),
     ("nlm4", &["rpc", "vfs"], true),
     ("mount3", &["rpc", "vfs"], true),
     ("odafs", &["rpc", "vfs"], true),

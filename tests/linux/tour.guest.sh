@@ -233,6 +233,46 @@ same "$(cat <&7)" gone
 exec 7<&-
 refused test -e g
 
+if [ -n "${OTHER:-}" ]; then
+    step access control lists
+    stranger() { setpriv --reuid 4321 --regid 4321 --clear-groups "$@"; }
+    echo listed >acl; chmod 640 acl; mkdir heir
+    # Version 3 has lists by NFSACL, version 4 entries of its own.
+    if [ "$VERSION" = 3 ]; then
+        add_user() { setfacl -m "u:4321:$1" "$2"; }
+        add_default() { setfacl -d -m u:4321:rwx "$1"; }
+        user_entry() { getfacl -cpn "$1" | grep ^user:4321:; }
+        clear() { setfacl -b acl; }
+        reads=user:4321:r-- read=r
+    else
+        add_user() { nfs4_setfacl -a "A::4321:$1" "$2"; }
+        add_default() { nfs4_setfacl -s A::OWNER@:RWX,A::GROUP@:RX,A::EVERYONE@:RX,A:fdi:OWNER@:RWX,A:fdi:GROUP@:RX,A:fdi:EVERYONE@:RX,A:fdi:4321:RWX "$1"; }
+        user_entry() { nfs4_getfacl "$1" | grep ^A::4321:; }
+        clear() { nfs4_setfacl -s A::OWNER@:RW,A::GROUP@:R acl; }
+        reads=A::4321:r read=R
+    fi
+    refused stranger cat acl
+    if add_user $read acl 2>/dev/null; then
+        case $(user_entry acl) in "$reads"*) ;; *) die "told $(user_entry acl)" ;; esac
+        same "$(stranger cat acl)" listed
+        refused stranger bash -c 'echo no >>acl'
+        clear
+        same "$(stat -c %a acl)" 640
+        refused stranger cat acl
+        add_default heir
+        same "$(stat -c %a heir)" 755
+        # What a local program gets: the list in place of the umask. Before 4.2 clients of version 4 apply theirs.
+        case $VERSION in 3 | 4.2) given="664 664 775" ;; *) given="600 600 700" ;; esac
+        (umask 077; : >heir/file; set -o noclobber; : >heir/exclusive; mkdir heir/directory)
+        same "$(stat -c %a heir/file heir/exclusive heir/directory | tr '\n' ' ')" "$given "
+        user_entry heir/file >/dev/null || die "nothing was inherited"
+        [ "$VERSION" != 3 ] || getfacl -cpn heir/directory | grep -q ^default:user:4321:rwx
+    else
+        echo "        no lists on the file system of the server, or in the kernel"
+    fi
+    rm -r acl heir
+fi
+
 if [ "$VERSION" = 4.2 ]; then
     step extended attributes
     command -v setfattr >/dev/null || die "no setfattr"

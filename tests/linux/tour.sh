@@ -16,7 +16,7 @@ TOUR_SERVER=${TOUR_SERVER:-}
 
 if [ -z "${TOUR_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || fail "the tour makes a network namespace: run it as root"
-    need setfattr=attr python3=python3 ip=iproute2 unshare=util-linux setpriv=util-linux
+    need setfattr=attr setfacl=acl nfs4_setfacl=nfs4-acl-tools python3=python3 ip=iproute2 unshare=util-linux setpriv=util-linux
     uml_fetch
     [ -n "${TOUR_SERVER:-}" ] || odafs_binary
     TOUR_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"

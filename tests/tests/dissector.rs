@@ -8,7 +8,7 @@ use std::path::Path;
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{Auth, AuthSys, Groups, call, reply_success};
 use odafs_common::wire::xdr::{Reader, Writer};
-use odafs_common::wire::{mount3, nfs3, nfs4, portmap};
+use odafs_common::wire::{mount3, nfs3, nfs4, nfsacl3, portmap};
 use odafs_tests::pcap::{Capture, Connection};
 
 /// The golden inputs of a fuzz target by their first byte, which is the procedure.
@@ -191,11 +191,29 @@ fn port_map(messages: &mut Messages) {
     }
 }
 
+/// Every golden argument of NFSACL with its golden results.
+fn nfs_acl(messages: &mut Messages) {
+    let golden = golden("nfsacl3");
+    for procedure in [1, 2] {
+        let of = |odd: u8| {
+            let all = golden[&procedure].iter();
+            all.filter(move |input| input[0] % 2 == odd)
+        };
+        for args in of(0) {
+            for result in of(1) {
+                let (program, version) = (nfsacl3::PROGRAM, nfsacl3::VERSION);
+                messages.exchange(program, version, procedure, &args[1..], &result[1..]);
+            }
+        }
+    }
+}
+
 #[test]
 fn tshark_understands_every_message() {
     let mut messages = Messages::new();
     nfs(&mut messages);
     nfs4(&mut messages);
+    nfs_acl(&mut messages);
     mount(&mut messages);
     port_map(&mut messages);
     let (capture, xids) = (messages.capture, messages.xid);

@@ -99,6 +99,15 @@ pub(super) enum SquashName {
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+pub(super) enum IdmapName {
+    /// By number, as Linux' server does it for callers of this kind
+    Numeric,
+    /// By name, where this host knows one
+    Names,
+}
+
+#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum DirectName {
     /// One-sided on this machine for root and the user that runs the server, who may read the files anyway; guarded for
     /// all others

@@ -163,6 +163,7 @@ impl From<wire::SetAttributes> for SetAttributes {
             size: new.size,
             atime: new.atime.into(),
             mtime: new.mtime.into(),
+            umask: 0,
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn create(context: &Context<'_>, arguments: CreateArgs<'_>, w: &mut W
     let how = match &arguments.how {
         Wanted::Unchecked(_) => CreateHow::Unchecked(&new),
         Wanted::Guarded(_) => CreateHow::Guarded(&new),
-        Wanted::Exclusive(verifier) => CreateHow::Exclusive(*verifier),
+        Wanted::Exclusive(verifier) => CreateHow::Exclusive(*verifier, &new),
     };
     made::reply(context, &arguments.place, w, |directory, name| {
         namespace::create(context.export, &context.who, directory, name, how)

@@ -1,17 +1,17 @@
 //! Attributes as version 4 tells them (RFC 7530, section 5; RFC 8881, section 5).
 
-use std::io::Write as _;
-
 use odafs_common::wire::nfs4::{
     Attribute, Attributes as Wire, Bitmap, ChangeType, FileHandle, FileType, FsId, Opaque,
-    SetAttributes as WireSet, Status, Time, known_in,
+    RawAttributes, SetAttributes as WireSet, Status, Time, known_in,
 };
 
-use super::compound::{Compound, Done, Stop};
+use super::compound::{Compound, Done};
 use super::object::{Object, fileid};
-use super::{DATA_BYTES_MAX, convert};
+use super::owners::{Kind, Text};
+use super::{DATA_BYTES_MAX, acls, convert};
+use crate::vfs::acls::NewAcls;
 use crate::vfs::attributes::{limits, space};
-use crate::vfs::{Attributes, Limits, ObjectId, SetAttributes, Space, copies, xattrs};
+use crate::vfs::{self, Attributes, Limits, ObjectId, SetAttributes, Space, copies, xattrs};
 
 /// What a file system tells of its space.
 const SPACE: Bitmap = Bitmap::of(&[
@@ -47,6 +47,8 @@ const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::UniqueHandles,
     Attribute::LeaseTime,
     Attribute::ReadAttributeError,
+    Attribute::Acl,
+    Attribute::AclSupport,
     Attribute::CanSetTime,
     Attribute::FileHandle,
     Attribute::FileId,
@@ -79,6 +81,7 @@ const SETTABLE: Bitmap = Bitmap::of(&[
 /// What an exclusive creation can set: not the times, which keep its verifier.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[
     Attribute::Size,
+    Attribute::Acl,
     Attribute::Mode,
     Attribute::Owner,
     Attribute::OwnerGroup,
@@ -94,9 +97,19 @@ pub(super) fn supported(minor: u32) -> Bitmap {
     all.and(&known_in(minor))
 }
 
-/// The attributes that clients of a minor version may set in an exclusive creation.
-pub(super) fn exclusive(minor: u32) -> Bitmap {
-    EXCLUSIVE.and(&known_in(minor))
+/// The attributes of access control lists, which not every store has.
+pub(super) const ACLS: Bitmap = Bitmap::of(&[Attribute::Acl, Attribute::AclSupport]);
+
+/// The attributes that set a mode.
+const MODES: Bitmap = Bitmap::of(&[
+    Attribute::Mode,
+    Attribute::ModeSetMasked,
+    Attribute::ModeUmask,
+]);
+
+/// The attributes that the client may set in an exclusive creation.
+pub(super) fn exclusive(c: &Compound<'_>) -> Bitmap {
+    EXCLUSIVE.and(c.supported())
 }
 
 /// What is asked of a whole file system.
@@ -122,24 +135,38 @@ impl FileSystem {
     }
 }
 
-/// A number in decimal digits.
-struct Digits {
-    bytes: [u8; 10],
-    len: usize,
+/// What is told of an object beside its attributes.
+pub(super) struct Beside {
+    owner: Option<Text>,
+    group: Option<Text>,
+    acl: Option<acls::Sent>,
 }
 
-impl Digits {
-    fn of(number: u32) -> Self {
-        let mut bytes = [0; 10];
-        let mut rest = &mut bytes[..];
-        // 32 bits have ten digits at most.
-        let _ = write!(rest, "{number}");
-        let len = 10 - rest.len();
-        Self { bytes, len }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+impl Beside {
+    /// As far as it is asked for. Then the operation may have to wait.
+    pub fn of(
+        c: &Compound<'_>,
+        object: ObjectId,
+        known: &Attributes,
+        asked: &Bitmap,
+    ) -> Done<Self> {
+        let text = |attribute, kind, id| {
+            let wanted = asked.contains(attribute);
+            let text = wanted.then(|| c.server.owners.text(kind, id, c.effort));
+            text.transpose()
+        };
+        let acl = match asked.and(c.supported()).contains(Attribute::Acl) {
+            true => {
+                c.may_block()?;
+                Some(acls::Sent::of(c, object, known)?)
+            }
+            false => None,
+        };
+        Ok(Self {
+            owner: text(Attribute::Owner, Kind::User, known.uid)?,
+            group: text(Attribute::OwnerGroup, Kind::Group, known.gid)?,
+            acl,
+        })
     }
 }
 
@@ -155,7 +182,8 @@ pub(super) fn with<R>(
         Object::Real(object) => {
             let known = c.attributes(object)?;
             let system = FileSystem::of(c, object, asked)?;
-            Ok(with_known(c, object, &known, &system, then))
+            let beside = Beside::of(c, object, &known, asked)?;
+            Ok(with_known(c, object, &known, (&system, &beside), then))
         }
     }
 }
@@ -165,11 +193,10 @@ pub(super) fn with_known<R>(
     c: &Compound<'_>,
     object: ObjectId,
     known: &Attributes,
-    system: &FileSystem,
+    (system, beside): (&FileSystem, &Beside),
     then: impl FnOnce(&Wire<'_>) -> R,
 ) -> R {
     let handle = c.handle(Object::Real(object));
-    let (owner, group) = (Digits::of(known.uid), Digits::of(known.gid));
     let tree = &c.server.tree;
     let above = tree.mounted_on().filter(|_| tree.is_export_root(object));
     let above = above.or_else(|| c.export.store().mounted_on(object));
@@ -185,8 +212,9 @@ pub(super) fn with_known<R>(
         fileid: Some(known.fileid),
         mode: Some(known.mode),
         links: Some(known.links),
-        owner: Some(Opaque(owner.bytes())),
-        group: Some(Opaque(group.bytes())),
+        owner: beside.owner.as_ref().map(|text| Opaque(text.bytes())),
+        group: beside.group.as_ref().map(|text| Opaque(text.bytes())),
+        acl: beside.acl.as_ref().map(acls::Sent::wire),
         device: Some(convert::device(known.device)),
         space_used: Some(known.used),
         time_access: Some(convert::time(known.atime)),
@@ -225,6 +253,7 @@ fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R
     let handle = c.handle(Object::Pseudo(depth));
     let number = fileid(depth.into());
     let time = Some(Time::default());
+    let acl = acls::Sent::of_pseudo();
     then(&Wire {
         kind: Some(FileType::Directory),
         change: Some(1),
@@ -236,6 +265,7 @@ fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R
         links: Some(3),
         owner: Some(Opaque(b"0")),
         group: Some(Opaque(b"0")),
+        acl: c.supported().contains(Attribute::Acl).then(|| acl.wire()),
         device: Some(Default::default()),
         space_used: Some(4096),
         time_access: time,
@@ -281,7 +311,8 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
         homogeneous: Some(true),
         max_read: Some(DATA_BYTES_MAX.into()),
         max_write: Some(DATA_BYTES_MAX.into()),
-        supported_exclusive_create: later.then(|| exclusive(c.minor)),
+        acl_support: (c.supported().contains(Attribute::AclSupport)).then_some(acls::SUPPORT),
+        supported_exclusive_create: later.then(|| exclusive(c)),
         fs_charset_capabilities: later.then_some(CHARSET_ANY),
         change_type: latest.then_some(ChangeType::TimeMetadata),
         xattr_support: latest.then(|| xattrs::supported(c.export)),
@@ -289,34 +320,75 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
     }
 }
 
-/// What a client sets, in the server's own types. `mode` is the one that stands, of which a client may change a part.
-pub(super) fn to_set(new: &WireSet<'_>, mode: u32) -> Done<SetAttributes> {
+/// What a client sets but for lists, in the server's own types. `mode` is the one that stands, of which a client may change a
+/// part. May wait.
+pub(super) fn to_set(c: &Compound<'_>, new: &WireSet<'_>, mode: u32) -> Done<SetAttributes> {
     let whole = match (new.mode, new.mode_masked, new.mode_umask) {
         (Some(mode), ..) => Some(mode),
         (_, Some(part), _) => Some(mode & !part.mask | part.value & part.mask),
-        (.., Some(made)) => Some(made.mode & !made.umask),
+        (.., Some(made)) => Some(made.mode),
         _ => None,
+    };
+    let id = |kind, owner: Option<Opaque<'_>>| {
+        let id = owner.map(|owner| c.server.owners.id(kind, owner.0));
+        id.transpose()
     };
     if whole.is_some_and(|mode| mode > 0o7777) {
         return Err(Status::Inval.into());
     }
     Ok(SetAttributes {
         mode: whole,
-        uid: new.owner.map(number).transpose()?,
-        gid: new.group.map(number).transpose()?,
+        uid: id(Kind::User, new.owner)?,
+        gid: id(Kind::Group, new.group)?,
         size: new.size,
         atime: convert::set_time(new.time_access),
         mtime: convert::set_time(new.time_modify),
+        umask: new.mode_umask.map_or(0, |made| made.umask),
     })
 }
 
-/// The id that an owner stands for: its digits (RFC 7530, section 5.9). Names are nobody's here.
-fn number(owner: Opaque<'_>) -> Result<u32, Stop> {
-    if owner.0.is_empty() {
-        return Err(Status::Inval.into());
+/// What a new object is made with, and what is set once it is there.
+pub(super) struct NewObject {
+    /// Where a list is to be set, nobody but the owner has any right before it is.
+    pub attributes: SetAttributes,
+    /// The lists.
+    pub acls: Option<NewAcls>,
+    /// All of these.
+    pub set: Bitmap,
+}
+
+impl NewObject {
+    /// What a client asks for. `usual` is the mode of which it may change a part. May wait.
+    pub fn parse(
+        c: &Compound<'_>,
+        raw: &RawAttributes<'_>,
+        supported: &Bitmap,
+        (usual, directory): (u32, bool),
+    ) -> Done<Self> {
+        let theirs = WireSet::parse(raw, supported)?;
+        let mut attributes = to_set(c, &theirs, usual)?;
+        let acls = theirs.acl.as_ref();
+        let acls = acls.map(|list| acls::from_wire(c, list, directory));
+        let acls = acls.transpose()?;
+        if acls.is_some() {
+            let private = if directory { 0o7700 } else { 0o7600 };
+            attributes.mode = Some(attributes.mode.unwrap_or(0o700) & private);
+        }
+        Ok(Self {
+            attributes,
+            acls,
+            set: theirs.mask(),
+        })
     }
-    let digits = owner.0.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(owner.0).ok().filter(|_| digits);
-    let id = text.and_then(|text| text.parse().ok());
-    id.ok_or(Status::BadOwner.into())
+
+    /// Sets the lists of the object that was made. What has been set: if they could not be, neither they nor the mode.
+    pub fn finish(&self, c: &Compound<'_>, object: ObjectId) -> Bitmap {
+        let Some(lists) = &self.acls else {
+            return self.set;
+        };
+        match vfs::acls::set(c.export, &c.who, object, lists) {
+            Ok(_) => self.set,
+            Err(_) => self.set.without(&ACLS).without(&MODES),
+        }
+    }
 }

@@ -1,10 +1,8 @@
 //! CREATE, of everything but regular files (RFC 7530, section 16.4; RFC 8881, section 18.4).
 
-use odafs_common::wire::nfs4::{
-    CreateArgs, CreateOk, CreateType, SetAttributes as WireSet, Status,
-};
+use odafs_common::wire::nfs4::{CreateArgs, CreateOk, CreateType, Status};
 
-use super::attributes::to_set;
+use super::attributes::NewObject;
 use super::compound::{Compound, Done};
 use super::object::Object;
 use super::{convert, lookup};
@@ -18,12 +16,12 @@ pub(super) fn create(c: &mut Compound<'_>, arguments: &CreateArgs<'_>) -> Done<C
         return Err(create_in(status).into());
     }
     lookup::check(arguments.name)?;
-    let theirs = WireSet::parse(&arguments.attributes, c.supported())?;
     let usual = match arguments.kind {
-        CreateType::Directory => 0o755,
-        _ => 0o644,
+        CreateType::Directory => (0o755, true),
+        _ => (0o644, false),
     };
-    let new = to_set(&theirs, usual)?;
+    let asked = NewObject::parse(c, &arguments.attributes, c.supported(), usual)?;
+    let new = asked.attributes;
     let target = match arguments.kind {
         CreateType::Symlink(target) => c.payload(target.0).to_vec(),
         _ => Vec::new(),
@@ -51,7 +49,7 @@ pub(super) fn create(c: &mut Compound<'_>, arguments: &CreateArgs<'_>) -> Done<C
     c.set_current(Object::Real(object));
     Ok(CreateOk {
         directory: convert::change_info(&around),
-        set: theirs.mask(),
+        set: asked.finish(c, object),
     })
 }
 

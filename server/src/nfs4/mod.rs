@@ -10,6 +10,7 @@
 //! clients get delegations. Every change of a file asks for them back first (`recalls.rs`).
 
 mod access;
+mod acls;
 mod acting;
 mod asking;
 mod attributes;
@@ -28,6 +29,7 @@ mod lock;
 mod lookup;
 mod object;
 mod open;
+mod owners;
 mod read;
 mod readdir;
 mod readlink;
@@ -60,6 +62,7 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
+use crate::vfs::acls::supported as acls_are_there;
 use crate::vfs::copies;
 use crate::vfs::export::Export;
 use crate::vfs::locks::Side;
@@ -68,6 +71,8 @@ use crate::vfs::promises::Holders;
 
 use callbacks::Callbacks;
 use object::Tree;
+use owners::Owners;
+pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
 use state::{Limits, State};
@@ -117,6 +122,8 @@ pub struct Config {
     pub boot: u32,
     /// Which clients may reclaim what they had before this start, and where that is kept.
     pub records: Records,
+    /// How owners and groups are told.
+    pub owners: OwnersConfig,
 }
 
 /// The default lease. A server that restarts makes clients wait for as long.
@@ -134,6 +141,8 @@ pub struct Nfs4 {
     messenger: Arc<Messenger>,
     /// The name of the server, the same after a restart.
     owner: Vec<u8>,
+    /// Owners of files.
+    owners: Owners,
     lease: Nanos,
 }
 
@@ -187,12 +196,16 @@ impl Nfs4 {
             minors: config.minors,
             lease: config.lease,
             supported: std::array::from_fn(|minor| {
-                let all = attributes::supported(minor as u32);
-                match copies::clone_block(&export, export.root()) {
-                    Some(_) => all,
-                    None => all.without(&Bitmap::of(&[Attribute::CloneBlockSize])),
+                let mut all = attributes::supported(minor as u32);
+                if copies::clone_block(&export, export.root()).is_none() {
+                    all = all.without(&Bitmap::of(&[Attribute::CloneBlockSize]));
                 }
+                if !acls_are_there(&export) {
+                    all = all.without(&attributes::ACLS);
+                }
+                all
             }),
+            owners: Owners::new(config.owners),
             state,
             callbacks,
             messenger,

@@ -3,11 +3,11 @@
 
 use odafs_common::wire::nfs4::{
     Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation,
-    DelegationType, Name, OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes,
-    SetAttributes as WireSet, StateId, Status, open_result, share_access, share_deny,
+    DelegationType, Name, OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, StateId, Status,
+    open_result, share_access, share_deny,
 };
 
-use super::attributes::{exclusive, to_set};
+use super::attributes::{NewObject, exclusive};
 use super::compound::{Compound, Done};
 use super::create::create_in;
 use super::object::Object;
@@ -19,8 +19,8 @@ use crate::vfs::around::Change;
 use crate::vfs::attributes::access as granted;
 use crate::vfs::{Attributes, CreateHow, FileType, ObjectId, SetAttributes, access, namespace};
 
-/// The mode of a file that is made without one.
-const USUAL_MODE: u32 = 0o644;
+/// The mode of a file that is made without one; it is no directory.
+const USUAL: (u32, bool) = (0o644, false);
 
 /// The attributes in which an exclusive creation keeps its verifier, as clients look for them: who is told of these sets the
 /// times anew (RFC 8881, section 18.16.3).
@@ -176,21 +176,26 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
     lookup::check(name)?;
     match how {
         WireHow::Unchecked(raw) => {
-            let (new, mut set) = parse(raw, c.supported())?;
+            let asked = NewObject::parse(c, raw, c.supported(), USUAL)?;
             // The size of a file that is there is set once it is open.
-            let whole = SetAttributes { size: None, ..new };
+            let whole = SetAttributes {
+                size: None,
+                ..asked.attributes
+            };
             let (object, made, directory) =
                 make(c, directory, name.0, CreateHow::Unchecked(&whole))?;
             let mut rest = SetAttributes {
-                size: new.size,
+                size: asked.attributes.size,
                 ..SetAttributes::default()
             };
-            if !made {
+            let set = if made {
+                asked.finish(c, object)
+            } else {
                 // A file that is there is cut, and nothing else (RFC 8881, section 18.16.3).
                 rest.size = rest.size.filter(|size| *size == 0);
                 let cut = rest.size.map(|_| Attribute::Size);
-                set = Bitmap::of(cut.as_slice());
-            }
+                Bitmap::of(cut.as_slice())
+            };
             Ok(Found {
                 object,
                 made,
@@ -200,19 +205,20 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
             })
         }
         WireHow::Guarded(raw) => {
-            let (new, set) = parse(raw, c.supported())?;
-            let (object, made, directory) = make(c, directory, name.0, CreateHow::Guarded(&new))?;
+            let asked = NewObject::parse(c, raw, c.supported(), USUAL)?;
+            let how = CreateHow::Guarded(&asked.attributes);
+            let (object, made, directory) = make(c, directory, name.0, how)?;
             Ok(Found {
                 object,
                 made,
                 directory,
-                set,
+                set: asked.finish(c, object),
                 rest: SetAttributes::default(),
             })
         }
         WireHow::Exclusive(verifier) => {
-            let (object, _, directory) =
-                make(c, directory, name.0, CreateHow::Exclusive(*verifier))?;
+            let how = CreateHow::Exclusive(*verifier, &SetAttributes::default());
+            let (object, _, directory) = make(c, directory, name.0, how)?;
             Ok(Found {
                 object,
                 made: true,
@@ -225,23 +231,23 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
             if c.minor == 0 {
                 return Err(Status::BadXdr.into());
             }
-            let (rest, set) = parse(raw, &exclusive(c.minor))?;
-            let (object, _, directory) =
-                make(c, directory, name.0, CreateHow::Exclusive(*verifier))?;
+            let asked = NewObject::parse(c, raw, &exclusive(c), USUAL)?;
+            // The mode goes with the creation: set later, it could grant what a list that is inherited does not.
+            let how = CreateHow::Exclusive(*verifier, &asked.attributes);
+            let (object, _, directory) = make(c, directory, name.0, how)?;
             Ok(Found {
                 object,
                 made: true,
                 directory,
-                set: set.or(&KEEP_VERIFIER),
-                rest,
+                set: asked.finish(c, object).or(&KEEP_VERIFIER),
+                rest: SetAttributes {
+                    mode: None,
+                    umask: 0,
+                    ..asked.attributes
+                },
             })
         }
     }
-}
-
-fn parse(raw: &RawAttributes<'_>, supported: &Bitmap) -> Done<(SetAttributes, Bitmap)> {
-    let theirs = WireSet::parse(raw, supported)?;
-    Ok((to_set(&theirs, USUAL_MODE)?, theirs.mask()))
 }
 
 /// The file, whether it was not there before, and what happened to the directory.

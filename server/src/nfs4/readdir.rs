@@ -5,7 +5,7 @@ use odafs_common::wire::nfs4::{
     ResultWriter, Status, check_asked,
 };
 
-use super::attributes::{self, FileSystem};
+use super::attributes::{self, Beside, FileSystem};
 use super::compound::{Compound, Done};
 use super::object::Object;
 use crate::vfs::namespace;
@@ -107,16 +107,21 @@ fn real(
     let start = w.start(OpCode::ReadDir);
     let mut entries = EntryWriter::begin(start, budget, listing.verifier);
     let listed = |entry: &&DirEntry| !matches!(&entry.name[..], b"." | b"..");
-    let all = listing
-        .entries
-        .iter()
-        .filter(listed)
-        .all(|entry| match &entry.object {
-            Some((object, known)) => attributes::with_known(c, *object, known, &system, |all| {
-                entries.push(entry.cookie, &entry.name, all, &asked)
-            }),
-            None => entries.push(entry.cookie, &entry.name, &unseen(entry, plus), &asked),
+    let all = listing.entries.iter().filter(listed).all(|entry| {
+        let beside = (entry.object.as_ref()).map(|(object, known)| {
+            let beside = Beside::of(c, *object, known, &asked);
+            (*object, known, beside)
         });
+        match beside {
+            Some((object, known, Ok(beside))) => {
+                attributes::with_known(c, object, known, (&system, &beside), |all| {
+                    entries.push(entry.cookie, &entry.name, all, &asked)
+                })
+            }
+            // Not to be looked at, or gone meanwhile.
+            _ => entries.push(entry.cookie, &entry.name, &unseen(entry, plus), &asked),
+        }
+    });
     finish(entries.finish(all && listing.eof).is_ok(), w)
 }
 

@@ -4,30 +4,36 @@ use odafs_common::wire::nfs4::{
     Bitmap, SetAttributes as WireSet, SetAttributesArgs, SetAttributesResult, Status,
 };
 
-use super::attributes::to_set;
+use super::acls;
+use super::attributes::{ACLS, to_set};
 use super::compound::{Compound, Done, Stop};
 use super::state::Io;
 use crate::vfs::attributes;
-use crate::vfs::{FileType, ObjectId, SetAttributes};
+use crate::vfs::{self, FileType, ObjectId, SetAttributes};
 
 pub(super) fn setattr(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>) -> SetAttributesResult {
-    let (status, set) = match set(c, arguments) {
-        Ok(set) => (Status::Ok, set),
-        Err(Stop::Status(status)) => (status, Bitmap::EMPTY),
+    let mut set = Bitmap::EMPTY;
+    let status = match apply_all(c, arguments, &mut set) {
+        Ok(()) => Status::Ok,
+        Err(Stop::Status(status)) => status,
         // It runs where it may block.
-        Err(Stop::Blocks) => (Status::Delay, Bitmap::EMPTY),
+        Err(Stop::Blocks) => Status::Delay,
     };
     SetAttributesResult { status, set }
 }
 
-fn set(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>) -> Done<Bitmap> {
+/// `set` is told what has been set, also where it fails.
+fn apply_all(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>, set: &mut Bitmap) -> Done<()> {
     let object = c.real()?;
     let theirs = WireSet::parse(&arguments.attributes, c.supported())?;
     if theirs.mode_umask.is_some() {
         return Err(Status::Inval.into());
     }
     let known = c.attributes(object)?;
-    let new = to_set(&theirs, known.mode)?;
+    let new = to_set(c, &theirs, known.mode)?;
+    let lists = theirs.acl.as_ref();
+    let lists = lists.map(|list| acls::from_wire(c, list, known.kind == FileType::Directory));
+    let lists = lists.transpose()?;
     if new.size.is_some() {
         if known.kind != FileType::Regular {
             return Err(c.not_a_file(known.kind).into());
@@ -37,7 +43,14 @@ fn set(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>) -> Done<Bitmap> {
         machine.io(c.now, c.sender, &state, object, Io::Write)?;
     }
     apply(c, object, &new)?;
-    Ok(theirs.mask())
+    *set = theirs.mask().without(&ACLS);
+    // The list comes after the mode (RFC 8881, section 6.4.1.3).
+    if let Some(lists) = &lists {
+        let done = vfs::acls::set(c.export, &c.who, object, lists);
+        done.map_err(acls::refusal)?;
+    }
+    *set = theirs.mask();
+    Ok(())
 }
 
 /// Sets attributes, if there are any.

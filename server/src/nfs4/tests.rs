@@ -1,5 +1,6 @@
 //! Compounds against a store in memory, as clients send them.
 
+mod acls;
 mod asking;
 mod callbacks;
 mod delegations;
@@ -23,7 +24,7 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Notes, Transport};
 
-use super::{Config, LEASE, MinorVersions, Nfs4, Records};
+use super::{Config, LEASE, MinorVersions, Nfs4, OwnersConfig, Records};
 use crate::rpc::access::Rights;
 use crate::rpc::{Answer, Call, Program as _, Resumed, Suspended};
 use crate::vfs::Credential;
@@ -100,6 +101,7 @@ impl Room {
             lease,
             boot: 7,
             records,
+            owners: OwnersConfig::default(),
         };
         Self {
             nfs: Nfs4::new(Arc::clone(&world.export), config),

@@ -16,6 +16,7 @@ use odafs_nic::engine::{Engine, EngineConfig, OpenConnections, RdmaCounters, Ser
 use crate::mount3::MountProgram;
 use crate::nfs3::Nfs3;
 use crate::nfs4::{self, Nfs4};
+use crate::nfsacl3::NfsAcl3;
 use crate::nlm4::{self, Lockd, Nlm4, Nsm};
 use crate::odafs::{Odafs, SessionPolicy};
 use crate::portmap::{Port, Portmap};
@@ -24,6 +25,7 @@ use crate::rpc::drc::{Bounds, DuplicateCache};
 use crate::rpc::pool::Pool;
 use crate::rpc::{Program, Service};
 use crate::store::{Store, ids};
+use crate::vfs::acls;
 use crate::vfs::change;
 use crate::vfs::export::{Direct, Export, ExportConfig};
 use crate::vfs::spare::SpareFrames;
@@ -256,6 +258,9 @@ fn service(
         Box::new(MountProgram::new(Arc::clone(export), Arc::clone(&access))),
         Box::new(Odafs::new(Arc::clone(export), sessions)),
     ];
+    if acls::supported(export) {
+        programs.push(Box::new(NfsAcl3::new(Arc::clone(export))));
+    }
     if let Some(config) = nfs4 {
         programs.push(Box::new(Nfs4::new(Arc::clone(export), config)));
     }

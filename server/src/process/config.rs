@@ -40,6 +40,11 @@ pub struct ServerConfig {
     /// The lease of NFS version 4: how long the server keeps the opens and locks of a silent client, and how long clients
     /// may reclaim them after a restart. 10 s to 1 h; 90 s by default.
     pub lease: Duration,
+    /// Whether version 4 tells owners and groups by name (`user@domain`), where this host knows one; by number by default.
+    /// It takes both.
+    pub owner_names: bool,
+    /// The domain of these names; `localdomain` by default.
+    pub owner_domain: String,
     /// Address for iWARP over TCP: RPC-over-RDMA and direct reads; `None`: not served.
     pub rdma: Option<SocketAddr>,
     /// Path of the shared-memory fabric's Unix socket; `None`: not served.
@@ -159,6 +164,8 @@ impl ServerConfig {
             portmap: None,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),
+            owner_names: false,
+            owner_domain: crate::nfs4::DOMAIN.to_owned(),
             rdma: None,
             shm: None,
             // Room for 1,000 clients of one user.
@@ -218,6 +225,15 @@ impl ServerConfig {
                 self.workers
             ));
         }
+        let domain = self.owner_domain.as_bytes();
+        let spelt = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+        if !(1..=DOMAIN_MAX).contains(&domain.len()) || !domain.iter().all(spelt) {
+            return Err(format!(
+                "--idmap-domain {:?}: must be a domain such as example.org, of at most {DOMAIN_MAX} letters, digits, dots, \
+                 hyphens and underscores",
+                self.owner_domain
+            ));
+        }
         if !LEASES.contains(&self.lease) {
             return Err(format!("--lease {:?}: must be 10s to 1h", self.lease));
         }
@@ -227,6 +243,9 @@ impl ServerConfig {
 
 /// The range of [`ServerConfig::lease`]. Clients renew a lease twice in its time, and wait for its length after a restart.
 const LEASES: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(3600);
+
+/// The longest [`ServerConfig::owner_domain`], bytes: names of users have to fit beside it.
+const DOMAIN_MAX: usize = 200;
 
 /// The fewest pages of a cache.
 const FRAMES_MIN: u64 = 64;

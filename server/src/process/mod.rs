@@ -11,6 +11,8 @@ pub mod memory;
 #[cfg(not(shuttle))]
 mod metrics_http;
 #[cfg(not(shuttle))]
+mod names;
+#[cfg(not(shuttle))]
 pub mod peers;
 #[cfg(not(shuttle))]
 pub mod server;

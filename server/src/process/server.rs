@@ -24,6 +24,7 @@ use crate::process::datagrams::Datagrams;
 use crate::process::exports;
 use crate::process::memory;
 use crate::process::metrics_http::MetricsServer;
+use crate::process::names::NameServices;
 use crate::process::peers::Callers;
 use crate::process::watch::Watch;
 use crate::rpc::access::Access;
@@ -330,6 +331,11 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
         lease: config.lease.into(),
         boot: boot(state.life()),
         records: nfs4::Records::read(&text, keep).naming_files(&files, keep_files),
+        owners: nfs4::OwnersConfig {
+            names: config.owner_names,
+            domain: config.owner_domain.clone(),
+            directory: Some(Arc::new(NameServices)),
+        },
     }))
 }
 

@@ -20,7 +20,7 @@ use super::{
     CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
     Space, Special, Store, StoreError, Unlinked,
 };
-use crate::store::{Attributes, Extent, SetAttributes, SetTime, Time, XattrHow};
+use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes, SetTime, Time, XattrHow};
 
 /// Shows the times of another store so that they differ after each change.
 pub(crate) struct Advancing {
@@ -263,6 +263,8 @@ impl Store for Advancing {
         is_at_hand(object: ObjectId) -> bool;
         mode_decides(object: ObjectId) -> Result<bool>;
         readlink(object: ObjectId) -> Result<Vec<u8>>;
+        has_acls() -> bool;
+        acl(object: ObjectId, kind: AclKind) -> Result<Option<Acl>>;
         has_xattrs() -> bool;
         xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
         xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
@@ -471,6 +473,18 @@ impl Store for Advancing {
     fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
         self.change(&[(object, Change::Attributes)], |store| {
             store.remove_xattr(who, object, name)
+        })
+    }
+
+    fn set_acl(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        kind: AclKind,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        self.change(&[(object, Change::Attributes)], |store| {
+            store.set_acl(who, object, kind, list)
         })
     }
 

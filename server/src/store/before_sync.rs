@@ -9,7 +9,7 @@ use super::{
     CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
     Space, Special, Store, Unlinked,
 };
-use crate::store::{Attributes, Extent, SetAttributes};
+use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes};
 
 /// Another store, and a function that runs before each of its syncs: [`Store::sync`], and each change of a directory.
 pub struct BeforeSync {
@@ -45,6 +45,9 @@ forward! {
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;
+    has_acls() -> bool;
+    acl(object: ObjectId, kind: AclKind) -> Result<Option<Acl>>;
+    set_acl(who: &Credential, object: ObjectId, kind: AclKind, list: Option<&Acl>) -> Result<()>;
     lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Found>;
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;

@@ -2,7 +2,9 @@
 
 #[cfg(doc)]
 use super::Store;
-use super::{Attributes, Device, FileType, ObjectId, Result, SetAttributes, Status, names};
+use super::{
+    Attributes, Device, FileType, ObjectId, Result, SetAttributes, SetTime, Status, names,
+};
 
 /// How CREATE treats a name that is taken (RFC 1813, section 3.3.8).
 #[derive(Clone, Debug)]
@@ -12,8 +14,9 @@ pub enum CreateHow<'a> {
     Unchecked(&'a SetAttributes),
     /// Refuse with EXIST.
     Guarded(&'a SetAttributes),
-    /// Refuse with EXIST, unless the same call made the file before. The file's times keep the verifier.
-    Exclusive([u8; 8]),
+    /// Refuse with EXIST, unless the same call made the file before. The file's times keep the verifier. Of the attributes
+    /// the mode counts, which is 0600 if there is none, and the umask.
+    Exclusive([u8; 8], &'a SetAttributes),
 }
 
 impl CreateHow<'_> {
@@ -23,7 +26,7 @@ impl CreateHow<'_> {
         let same = match self {
             Self::Unchecked(_) => regular,
             Self::Guarded(_) => false,
-            Self::Exclusive(verifier) => {
+            Self::Exclusive(verifier, _) => {
                 let times = (attributes.atime, attributes.mtime);
                 regular && attributes.size == 0 && names::verifier_times(*verifier) == times
             }
@@ -36,6 +39,20 @@ impl CreateHow<'_> {
             })
         } else {
             Err(Status::Exist.into())
+        }
+    }
+}
+
+impl SetAttributes {
+    /// What an exclusive creation with this verifier sets.
+    pub(super) fn exclusive(&self, verifier: [u8; 8]) -> Self {
+        let (atime, mtime) = names::verifier_times(verifier);
+        Self {
+            mode: Some(self.mode.unwrap_or(0o600)),
+            umask: self.umask,
+            atime: SetTime::To(atime),
+            mtime: SetTime::To(mtime),
+            ..Self::default()
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Every method may block, so no engine may call it. The exceptions are [`Store::lookup_at_hand`], [`Store::read_at_hand`],
 //! and [`Store::is_at_hand`] with the methods that it permits.
 
+mod acl;
 mod advancing;
 mod before_sync;
 mod by_hand;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use odafs_fabric::memory::Gather;
 
+pub use acl::{ACL_ENTRIES_MAX, Acl, AclEntry, AclKind, AclTag};
 pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use create::{CreateHow, Created, Special};
@@ -46,7 +48,8 @@ pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
 pub use tar::TarStore;
 pub use types::{
-    Attributes, Device, Extent, FileType, SetAttributes, SetTime, Status, Time, access,
+    Attributes, Device, Extent, FileType, Limits, SetAttributes, SetTime, Space, Status, Time,
+    access,
 };
 
 /// An object of one store: a file, a directory, a link, a device and so on.
@@ -74,46 +77,6 @@ pub enum XattrHow {
     Create,
     /// Refuse with NOENT if it does not exist.
     Replace,
-}
-
-/// Space in bytes, and numbers of inodes (RFC 1813, section 3.3.18).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// Size of the file system in bytes.
-    pub total_bytes: u64,
-    /// Free bytes.
-    pub free_bytes: u64,
-    /// Free bytes for users without privilege.
-    pub available_bytes: u64,
-    /// Inodes in all.
-    pub total_files: u64,
-    /// Free inodes.
-    pub free_files: u64,
-    /// Free inodes for users without privilege.
-    pub available_files: u64,
-}
-
-/// Limits of an object's file system (RFC 1813, sections 3.3.19 and 3.3.20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most hard links to one object.
-    pub link_max: u32,
-    /// The longest name, in bytes.
-    pub name_max: u32,
-    /// The largest size of a file, in bytes.
-    pub size_max: u64,
-    /// Granularity of times in nanoseconds.
-    pub time_delta_ns: u32,
-    /// Whether longer names are refused instead of cut.
-    pub no_trunc: bool,
-    /// Whether only a privileged user may give files away.
-    pub chown_restricted: bool,
-    /// Whether names that differ only in case are the same.
-    pub case_insensitive: bool,
-    /// Whether names keep their case.
-    pub case_preserving: bool,
-    /// Whether every change is refused with ROFS.
-    pub read_only: bool,
 }
 
 /// The object of a name that was removed.
@@ -456,6 +419,31 @@ pub trait Store: Send + Sync {
     /// Removes an extended attribute. NOENT if there is no such attribute.
     fn remove_xattr(&self, credential: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
         let _ = (credential, object, name);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Whether objects have access control lists. A store that says so has the methods below, lists count in all that it
+    /// judges, and what is made in a directory inherits its default list.
+    fn has_acls(&self) -> bool {
+        false
+    }
+
+    /// A list of an object. `None` where it has none: owner, group and mode then tell all, or nothing is inherited.
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>> {
+        let _ = (object, kind);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Sets or removes a list, which is for the owner to do (PERM). An access list sets the permission bits of the mode; if
+    /// it is removed, they stay. ACCESS for the default list of what is no directory, NOTSUPP for symbolic links.
+    fn set_acl(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        kind: AclKind,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        let _ = (credential, object, kind, list);
         Err(Status::NotSupp.into())
     }
 

@@ -217,6 +217,49 @@ pub struct SetAttributes {
     pub atime: SetTime,
     /// Last change of the data.
     pub mtime: SetTime,
+    /// Bits that the mode of a new object goes without, unless the directory has a default list in their place (RFC 8275,
+    /// section 4). It changes no object that is there.
+    pub umask: u32,
+}
+
+/// Space in bytes, and numbers of inodes (RFC 1813, section 3.3.18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system in bytes.
+    pub total_bytes: u64,
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// Free bytes for users without privilege.
+    pub available_bytes: u64,
+    /// Inodes in all.
+    pub total_files: u64,
+    /// Free inodes.
+    pub free_files: u64,
+    /// Free inodes for users without privilege.
+    pub available_files: u64,
+}
+
+/// Limits of an object's file system (RFC 1813, sections 3.3.19 and 3.3.20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most hard links to one object.
+    pub link_max: u32,
+    /// The longest name, in bytes.
+    pub name_max: u32,
+    /// The largest size of a file, in bytes.
+    pub size_max: u64,
+    /// Granularity of times in nanoseconds.
+    pub time_delta_ns: u32,
+    /// Whether longer names are refused instead of cut.
+    pub no_trunc: bool,
+    /// Whether only a privileged user may give files away.
+    pub chown_restricted: bool,
+    /// Whether names that differ only in case are the same.
+    pub case_insensitive: bool,
+    /// Whether names keep their case.
+    pub case_preserving: bool,
+    /// Whether every change is refused with ROFS.
+    pub read_only: bool,
 }
 
 /// The rights of ACCESS, as bits of a mask. They are the same in NFS versions 3 and 4.

@@ -2,6 +2,7 @@
 //! of the steps of a change. Objects, attributes and callers have types of their own here, most of which are the store's. A
 //! protocol translates them, and calls no store.
 
+pub mod acls;
 pub mod around;
 pub mod attributes;
 mod cache;
@@ -37,9 +38,9 @@ pub mod write;
 pub mod xattrs;
 
 pub use crate::store::{
-    Attributes, CreateHow, Created, Credential, Device, DirEntry, Extent, FileType, Limits,
-    Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status,
-    StoreError, Time, XattrHow, access,
+    Acl, AclEntry, AclKind, AclTag, Attributes, CreateHow, Created, Credential, Device, DirEntry,
+    Extent, FileType, Limits, Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime,
+    Space, Special, Status, StoreError, Time, XattrHow, access,
 };
 pub(crate) use crate::store::{ids, pace};
 pub use handle::HandleBytes;

@@ -20,7 +20,7 @@ pub fn create(
 ) -> Result<Created, StoreError> {
     let size = match &how {
         CreateHow::Unchecked(new) => new.size,
-        CreateHow::Guarded(_) | CreateHow::Exclusive(_) => None,
+        CreateHow::Guarded(_) | CreateHow::Exclusive(..) => None,
     };
     let mut created = export.store().create(who, directory, name, how)?;
     if created.existed && size.is_some() {

@@ -18,7 +18,8 @@ use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
 
 use crate::store::{
-    BeforeSync, CreateHow, Credential, MemoryStore, OutsideChange, SetAttributes, Store,
+    Acl, AclKind, BeforeSync, CreateHow, Credential, MemoryStore, ObjectId, OutsideChange,
+    SetAttributes, Store,
 };
 use crate::vfs::export::{Export, ExportConfig};
 use crate::vfs::file::File;
@@ -129,6 +130,11 @@ impl World {
         // What the store reports of this is not the tests' subject.
         self.store.wait_events(std::time::Duration::ZERO);
         self.export.file(object).expect("live")
+    }
+
+    /// What the store has for a list.
+    pub(crate) fn store_list(&self, object: ObjectId, kind: AclKind) -> Option<Acl> {
+        self.store.acl(object, kind).expect("told")
     }
 
     pub(crate) fn read(&self, file: &Arc<File>, offset: u64, count: u32) -> Vec<u8> {

@@ -172,6 +172,7 @@ impl Server {
                 *kept.lock().unwrap() = text.to_owned();
                 Ok(())
             }),
+            owners: odafs_server::nfs4::OwnersConfig::default(),
         };
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nlm4::new(lockd.clone())),

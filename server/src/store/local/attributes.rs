@@ -39,8 +39,7 @@ impl LocalStore {
         let judge = self.identity.judge(who)?;
         let granted = match &judge {
             Judge::Kernel(_) => permitted_by_kernel(&found, mask),
-            Judge::Ourselves if mode_decides(&found)? => attributes_permit(&attributes, who, mask),
-            Judge::Ourselves => 0,
+            Judge::Ourselves => attributes_permit(&self.judged(&found, who)?, who, mask),
         };
         let changes = access::MODIFY | access::EXTEND | access::DELETE;
         Ok(granted & mask & if self.read_only { !changes } else { !0 })
@@ -110,7 +109,7 @@ impl LocalStore {
                     sys::access(path.as_fd(), Access::WRITE_OK)?;
                 }
             }
-            Judge::Ourselves => check_set(&self.judged_by_mode(path)?, who, new)?,
+            Judge::Ourselves => check_set(&self.judged(path, who)?, who, new)?,
         }
         Ok(judge)
     }

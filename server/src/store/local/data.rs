@@ -123,7 +123,7 @@ impl LocalStore {
                 }
             }
             Judge::Ourselves => {
-                if !may_write(&self.judged_by_mode(file)?, who) {
+                if !may_write(&self.judged(file, who)?, who) {
                     return Err(Status::Access.into());
                 }
             }

@@ -12,13 +12,13 @@ use rustix::io::Errno;
 use super::LocalStore;
 use super::attributes::{apply_ids, apply_times};
 use super::descriptors::{Descriptor, Use};
-use super::identity::{Judge, without_umask};
+use super::identity::{Judge, WithUmask};
 use super::objects::{BENEATH, open_path};
-use crate::store::names::{Name, check_target, verifier_times};
+use crate::store::names::{Name, check_target};
 use crate::store::permission::{check_add, check_take, settable_at_first};
 use crate::store::{
-    Attributes, CreateHow, Created, Credential, FileType, ObjectId, Result, SetAttributes, SetTime,
-    Special, Status, Unlinked, default_mode,
+    Attributes, CreateHow, Created, Credential, FileType, ObjectId, Result, SetAttributes, Special,
+    Status, Unlinked, default_mode,
 };
 
 /// How often to try again if another process keeps taking and freeing the name.
@@ -44,7 +44,6 @@ impl LocalStore {
 
     /// Refuses callers to whom the new object could not be given.
     fn judge_maker(&self, who: &Credential) -> Result<Judge<'_>> {
-        without_umask()?;
         match self.identity.judge(who)? {
             Judge::Ourselves => Err(Status::Perm.into()),
             judge => Ok(judge),
@@ -89,16 +88,7 @@ impl LocalStore {
     ) -> Result<(ObjectId, Attributes)> {
         let new = match how {
             CreateHow::Unchecked(new) | CreateHow::Guarded(new) => **new,
-            CreateHow::Exclusive(verifier) => {
-                let (atime, mtime) = verifier_times(*verifier);
-                let (atime, mtime) = (SetTime::To(atime), SetTime::To(mtime));
-                SetAttributes {
-                    mode: Some(0o600),
-                    atime,
-                    mtime,
-                    ..SetAttributes::default()
-                }
-            }
+            CreateHow::Exclusive(verifier, new) => new.exclusive(*verifier),
         };
         let mode = new.mode.unwrap_or(default_mode(FileType::Regular)) & 0o7777;
         let flags = OFlags::CREATE
@@ -109,6 +99,7 @@ impl LocalStore {
             | OFlags::NOCTTY
             | OFlags::CLOEXEC;
         let fd = {
+            let _umask = WithUmask::of(new.umask)?;
             let _judge = self.judge_maker(who)?;
             let fd = self.descriptors.with_room(|| {
                 let mode = Mode::from_raw_mode(mode);
@@ -185,7 +176,7 @@ impl LocalStore {
     ) -> Result<(ObjectId, Attributes)> {
         let place = self.new_name(directory, name)?;
         let mode = new.mode.unwrap_or(default_mode(FileType::Directory)) & 0o7777;
-        let fd = self.make(who, &place, |place| {
+        let fd = self.make(who, &place, new.umask, |place| {
             mkdirat(&*place.within, place.name, Mode::from_raw_mode(mode))
         })?;
         {
@@ -209,7 +200,7 @@ impl LocalStore {
     ) -> Result<(ObjectId, Attributes)> {
         let place = self.new_name(directory, name)?;
         check_target(target)?;
-        let fd = self.make(who, &place, |place| {
+        let fd = self.make(who, &place, 0, |place| {
             symlinkat(target, &*place.within, place.name)
         })?;
         {
@@ -237,7 +228,7 @@ impl LocalStore {
         let device = what.device()?;
         let device = makedev(device.major, device.minor);
         let mode = new.mode.unwrap_or(default_mode(what.kind())) & 0o7777;
-        let fd = self.make(who, &place, |place| {
+        let fd = self.make(who, &place, new.umask, |place| {
             mknodat(
                 &*place.within,
                 place.name,
@@ -258,8 +249,10 @@ impl LocalStore {
         &self,
         who: &Credential,
         place: &NewName<'_>,
+        umask: u32,
         call: impl Fn(&NewName<'_>) -> rustix::io::Result<()>,
     ) -> Result<OwnedFd> {
+        let _umask = WithUmask::of(umask)?;
         let _judge = self.judge_maker(who)?;
         call(place)?;
         self.descriptors
@@ -357,7 +350,7 @@ impl LocalStore {
             let judge = self.judge_search(who, within)?;
             let victim = self.victim(within, name)?;
             if matches!(judge, Judge::Ourselves) {
-                check_take(&self.judged_by_mode(within)?, &victim.1, who)?;
+                check_take(&self.judged(within, who)?, &victim.1, who)?;
             }
             unlinkat(within, name, flags)?;
             victim
@@ -391,8 +384,8 @@ impl LocalStore {
                 return Ok(None);
             }
             if matches!(judge, Judge::Ourselves) {
-                check_take(&self.judged_by_mode(&source)?, &moved.1, who)?;
-                let into = self.judged_by_mode(&target)?;
+                check_take(&self.judged(&source, who)?, &moved.1, who)?;
+                let into = self.judged(&target, who)?;
                 check_add(&into, who)?;
                 if let Some((_, attributes, _)) = &replaced {
                     check_take(&into, attributes, who)?;

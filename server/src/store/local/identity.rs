@@ -151,16 +151,40 @@ impl Drop for Acting<'_> {
     }
 }
 
-/// Clears the umask of the calling thread for good, because clients have applied their own. The rest of the process is not
-/// affected, but the thread then has a working directory of its own, too.
-pub(super) fn without_umask() -> Result<()> {
-    thread_local!(static GONE: Cell<bool> = const { Cell::new(false) });
-    if !GONE.get() {
-        sys::unshare_umask()?;
-        rustix::process::umask(Mode::empty());
-        GONE.set(true);
+/// The calling thread makes objects with this umask: that of a client that leaves it to the server. The kernel knows where
+/// a default list takes its place. Otherwise the thread has none, for good, since clients have applied theirs. Nothing else
+/// of the process is concerned, but the thread then has a working directory of its own too.
+pub(super) struct WithUmask {
+    is_set: bool,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl WithUmask {
+    pub fn of(umask: u32) -> Result<Self> {
+        thread_local!(static OWN: Cell<bool> = const { Cell::new(false) });
+        if !OWN.get() {
+            sys::unshare_umask()?;
+            rustix::process::umask(Mode::empty());
+            OWN.set(true);
+        }
+        let umask = Mode::from_raw_mode(umask & 0o777);
+        let is_set = !umask.is_empty();
+        if is_set {
+            rustix::process::umask(umask);
+        }
+        Ok(Self {
+            is_set,
+            _not_send: PhantomData,
+        })
     }
-    Ok(())
+}
+
+impl Drop for WithUmask {
+    fn drop(&mut self) {
+        if self.is_set {
+            rustix::process::umask(Mode::empty());
+        }
+    }
 }
 
 fn effective() -> CapabilitySet {

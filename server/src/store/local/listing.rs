@@ -34,7 +34,7 @@ impl LocalStore {
         let judge = self.identity.judge(who)?;
         let mut plus = range.plus;
         if matches!(judge, Judge::Ourselves) {
-            let attributes = self.judged_by_mode(&within)?;
+            let attributes = self.judged(&within, who)?;
             check_list(&attributes, who)?;
             plus &= check_search(&attributes, who).is_ok();
         }

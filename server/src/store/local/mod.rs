@@ -18,6 +18,7 @@
 //!
 //! **Outside changes.** See `local/watch.rs`.
 
+mod acls;
 mod attributes;
 mod copies;
 mod data;
@@ -54,7 +55,7 @@ use super::{
     Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
-use crate::store::{Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
+use crate::store::{Acl, AclKind, Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
@@ -113,6 +114,8 @@ pub struct LocalStore {
     in_memory: bool,
     /// Whether inotify reports each change.
     reports_all: bool,
+    /// The file system has access control lists.
+    has_acls: bool,
 }
 
 impl LocalStore {
@@ -164,6 +167,7 @@ impl LocalStore {
             ),
         };
         let kind = sys::kind_of_file_system(whole.as_fd());
+        let has_acls = acls::are_there(whole.as_fd());
         // If nothing can be made there, a failure does not matter.
         let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
         let size_max = made.flatten().unwrap_or(i64::MAX as u64);
@@ -189,6 +193,7 @@ impl LocalStore {
             clone_block: clone_block.flatten(),
             in_memory: sys::keeps_inodes_in_memory(kind),
             reports_all: sys::is_of_this_host(kind),
+            has_acls,
         })
     }
 
@@ -436,6 +441,25 @@ impl Store for LocalStore {
     fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
         self.changing()?;
         self.drop_xattr(who, object, name)
+    }
+
+    fn has_acls(&self) -> bool {
+        self.has_acls
+    }
+
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>> {
+        self.list_of(object, kind)
+    }
+
+    fn set_acl(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        kind: AclKind,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        self.changing()?;
+        self.set_list(who, object, kind, list)
     }
 
     fn rename(

@@ -258,7 +258,8 @@ impl<S: Store> Player<S> {
                 name,
                 verifier,
             } => {
-                let how = CreateHow::Exclusive([*verifier; 8]);
+                let new = SetAttributes::default();
+                let how = CreateHow::Exclusive([*verifier; 8], &new);
                 let made = store.create(who, self.object(*directory), &named(name), how)?;
                 Answer::Created(
                     self.number(made.object),

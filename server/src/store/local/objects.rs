@@ -287,18 +287,9 @@ impl LocalStore {
     pub(super) fn judge_search(&self, who: &Credential, within: &Descriptor) -> Result<Judge<'_>> {
         let judge = self.identity.judge(who)?;
         if matches!(judge, Judge::Ourselves) {
-            check_search(&self.judged_by_mode(within)?, who)?;
+            check_search(&self.judged(within, who)?, who)?;
         }
         Ok(judge)
-    }
-
-    /// The attributes by which to judge. ACCES if they do not decide alone.
-    pub(super) fn judged_by_mode(&self, object: &Descriptor) -> Result<Attributes> {
-        if super::attributes::mode_decides(object)? {
-            Ok(self.translate(&fstat(object)?))
-        } else {
-            Err(Status::Access.into())
-        }
     }
 
     pub(super) fn translate(&self, stat: &Stat) -> Attributes {

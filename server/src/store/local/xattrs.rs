@@ -47,7 +47,7 @@ impl LocalStore {
         }
         let judge = self.identity.judge(who)?;
         if matches!(judge, Judge::Ourselves) {
-            let attributes = self.judged_by_mode(&found)?;
+            let attributes = self.judged(&found, who)?;
             if attributes_permit(&attributes, who, right) == 0 {
                 return Err(Status::Access.into());
             }

@@ -22,12 +22,12 @@ impl Tree {
         if self.node(object)?.is_directory() {
             return Err(Status::IsDir.into());
         }
-        check_search(&parent.attributes, who)?;
+        check_search(&parent.judged(who), who)?;
         if taken {
             return Err(Status::Exist.into());
         }
-        check_link(&self.node(object)?.attributes, who)?;
-        check_add(&parent.attributes, who)?;
+        check_link(&self.node(object)?.judged(who), who)?;
+        check_add(&parent.judged(who), who)?;
         let now = self.tick();
         let parent = self.node_mut(directory)?;
         parent.names_mut()?.insert(name, object.ino);
@@ -51,7 +51,7 @@ impl Tree {
     ) -> Result<Unlinked> {
         self.may_change(Operation::Directory)?;
         let victim = self.lookup(who, directory, name)?;
-        check_take(&self.node(directory)?.attributes, &victim.attributes, who)?;
+        check_take(&self.node(directory)?.judged(who), &victim.attributes, who)?;
         match (victim.is_directory(), expect_directory) {
             (true, false) => return Err(Status::IsDir.into()),
             (false, true) => return Err(Status::NotDir.into()),
@@ -114,7 +114,7 @@ impl Tree {
             Err(refused) => return Err(refused),
         };
         // The checks come in the order of Linux.
-        let (source, into) = (self.node(from)?.attributes, self.node(to)?.attributes);
+        let (source, into) = (self.node(from)?.judged(who), self.node(to)?.judged(who));
         let is_directory = moved.is_directory();
         if is_directory && self.is_within(to.ino, moved.id().ino) {
             return Err(Status::Inval.into());
@@ -139,7 +139,7 @@ impl Tree {
         }
         if is_directory && from != to {
             // The `..` of the directory changes.
-            check_write(&moved.attributes, who)?;
+            check_write(&moved.judged(who), who)?;
         }
         if target.is_some_and(|target| target.names().is_ok_and(|names| !names.is_empty())) {
             return Err(Status::NotEmpty.into());

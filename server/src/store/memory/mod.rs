@@ -1,5 +1,6 @@
 //! A store in memory, for tests and the simulator.
 
+mod acls;
 mod links;
 mod node;
 mod space;
@@ -20,7 +21,7 @@ use super::{
     CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Attributes, Device, Extent, FileType, SetAttributes, Status};
+use crate::store::{Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status};
 use node::{Body, Names};
 use tree::Tree;
 
@@ -64,6 +65,8 @@ pub enum OutsideChange<'a> {
     Resize(u64),
     /// Changes the permission bits.
     Mode(u32),
+    /// Sets the access list.
+    Acl(&'a Acl),
     /// Gives it to another user.
     Owner(u32),
     /// Removes all of its names.
@@ -201,11 +204,14 @@ impl Store for MemoryStore {
     }
 
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
-        Ok(attributes_permit(&self.getattr(object)?, who, mask))
+        let tree = self.tree_for(Operation::GetAttributes);
+        let judged = tree.node(object)?.judged(who);
+        Ok(attributes_permit(&judged, who, mask))
     }
 
     fn mode_decides(&self, object: ObjectId) -> Result<bool> {
-        self.getattr(object).map(|_| true)
+        let tree = self.tree_for(Operation::GetAttributes);
+        Ok(tree.node(object)?.access_list.is_none())
     }
 
     fn lookup(
@@ -319,6 +325,29 @@ impl Store for MemoryStore {
         self.tree.lock().seek(object, offset, what)
     }
 
+    fn has_acls(&self) -> bool {
+        true
+    }
+
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>> {
+        let tree = self.tree.lock();
+        let node = tree.node(object)?;
+        Ok(match kind {
+            AclKind::Access => node.access_list.clone(),
+            AclKind::Default => node.default_list.clone(),
+        })
+    }
+
+    fn set_acl(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        kind: AclKind,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        self.changing(|tree| tree.set_acl(who, object, kind, list))
+    }
+
     fn create(
         &self,
         who: &Credential,
@@ -415,8 +444,8 @@ impl Store for MemoryStore {
         let tree = self.tree.lock();
         let node = tree.node(directory)?;
         let names = node.names()?;
-        check_list(&node.attributes, who)?;
-        let searchable = check_search(&node.attributes, who).is_ok();
+        check_list(&node.judged(who), who)?;
+        let searchable = check_search(&node.judged(who), who).is_ok();
         let entry = |cookie, name: &[u8], ino| {
             let shown = range.plus && (searchable || ino == directory.ino);
             let found = tree.named(ino).ok().filter(|_| shown);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{Attributes, FileType, ObjectId, Result, Status, Time};
+use crate::store::{Acl, Attributes, FileType, ObjectId, Result, Status, Time};
 
 /// The largest file, in bytes. Sparse files take their whole size here.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
@@ -14,6 +14,10 @@ pub(super) struct Node {
     pub generation: u64,
     pub attributes: Attributes,
     pub body: Body,
+    /// The access list, if it says more than the mode, which shows its part of it.
+    pub access_list: Option<Acl>,
+    /// The list that what is made in the directory begins with.
+    pub default_list: Option<Acl>,
 }
 
 /// The content of an object, by its type.

@@ -88,7 +88,7 @@ impl Tree {
         self.may_change(Operation::Write)?;
         let node = self.node_mut(object)?;
         node.file()?;
-        match may_write(&node.attributes, who) {
+        match may_write(&node.judged(who), who) {
             true => Ok(node.attributes.size),
             false => Err(Status::Access.into()),
         }

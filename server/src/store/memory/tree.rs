@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::node::{Body, Chance, Content, Names, Node, SIZE_MAX};
 use super::{Meddler, Operation, OutsideChange};
-use crate::store::names::{Name, verifier_times};
+use crate::store::names::Name;
 use crate::store::permission::{
     check_add, check_search, check_set, made_mode, may_write, mode_after_change, mode_after_giving,
     settable_at_first, settable_mode,
@@ -142,7 +142,7 @@ impl Tree {
     pub fn lookup(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<&Node> {
         let found = self.node(directory)?;
         let names = found.names()?;
-        check_search(&found.attributes, who)?;
+        check_search(&found.judged(who), who)?;
         match Name::parse(name)? {
             Name::Here => Ok(found),
             Name::Up => self.named(names.parent),
@@ -239,6 +239,8 @@ impl Tree {
             generation,
             attributes,
             body,
+            access_list: None,
+            default_list: None,
         };
         node.measure();
         let object = node.id();
@@ -260,15 +262,22 @@ impl Tree {
     ) -> Result<ObjectId> {
         let parent = self.node(directory)?;
         let names = parent.names()?;
-        check_search(&parent.attributes, who)?;
+        check_search(&parent.judged(who), who)?;
         if names.find(name).is_some() {
             return Err(Status::Exist.into());
         }
-        check_add(&parent.attributes, who)?;
+        check_add(&parent.judged(who), who)?;
+        let inherited = parent.default_list.clone();
         let parent = parent.attributes;
-        let mode = made_mode(new.mode.unwrap_or(default_mode(kind)), kind, &parent, who);
+        let umask = if inherited.is_some() { 0 } else { new.umask };
+        let mode = new.mode.unwrap_or(default_mode(kind)) & !umask;
+        let mode = made_mode(mode, kind, &parent, who);
         let object = self.insert(who, Some(&parent), kind, body, mode);
-        self.node_mut(object)?.attributes.device = device;
+        let node = self.node_mut(object)?;
+        node.attributes.device = device;
+        if let Some(list) = inherited {
+            node.inherit(list);
+        }
         let rest = SetAttributes {
             mode: None,
             ..settable_at_first(who, new)
@@ -312,15 +321,7 @@ impl Tree {
         }
         let new = match how {
             CreateHow::Unchecked(new) | CreateHow::Guarded(new) => *new,
-            CreateHow::Exclusive(verifier) => {
-                let (atime, mtime) = verifier_times(verifier);
-                SetAttributes {
-                    mode: Some(0o600),
-                    atime: SetTime::To(atime),
-                    mtime: SetTime::To(mtime),
-                    ..SetAttributes::default()
-                }
-            }
+            CreateHow::Exclusive(verifier, new) => new.exclusive(verifier),
         };
         let body = Body::File(Content::default());
         let device = Device::default();
@@ -370,7 +371,7 @@ impl Tree {
         if new.size.is_some() {
             node.file()?;
         }
-        check_set(&node.attributes, who, new)?;
+        check_set(&node.judged(who), who, new)?;
         if node.attributes.kind == FileType::Symlink && new.mode.is_some() {
             return Err(Status::NotSupp.into());
         }
@@ -404,6 +405,9 @@ impl Tree {
         if *new != SetAttributes::default() {
             attributes.ctime = now;
         }
+        if new.mode.is_some() {
+            node.mode_was_set();
+        }
         Ok(())
     }
 
@@ -436,7 +440,7 @@ impl Tree {
         self.may_change(Operation::Write)?;
         let node = self.node_mut(object)?;
         node.file()?;
-        if !may_write(&node.attributes, who) {
+        if !may_write(&node.judged(who), who) {
             return Err(Status::Access.into());
         }
         if data.is_empty() {
@@ -535,9 +539,16 @@ impl Tree {
                 self.report_written(object);
             }
             OutsideChange::Mode(mode) => {
-                let attributes = &mut self.node_mut(object)?.attributes;
-                attributes.mode = mode & 0o7777;
-                attributes.ctime = now;
+                let node = self.node_mut(object)?;
+                node.attributes.mode = mode & 0o7777;
+                node.attributes.ctime = now;
+                node.mode_was_set();
+                self.report(object);
+            }
+            OutsideChange::Acl(list) => {
+                let node = self.node_mut(object)?;
+                node.set_access_list(list);
+                node.attributes.ctime = now;
                 self.report(object);
             }
             OutsideChange::Owner(uid) => {

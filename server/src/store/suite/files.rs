@@ -67,11 +67,15 @@ pub(super) fn create(store: &dyn Store) {
     assert_eq!(again.object, first.object);
     assert_eq!((again.attributes.size, again.attributes.mode), (4, 0o640));
 
-    let exclusive = |verifier| store.create(&me(), root, b"x", CreateHow::Exclusive(verifier));
+    let exclusive = |verifier| {
+        let how = CreateHow::Exclusive(verifier, &new);
+        store.create(&me(), root, b"x", how)
+    };
     let first = exclusive([1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     let again = exclusive([1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     assert!(!first.existed && again.existed);
     assert_eq!(first.object, again.object);
+    assert_eq!(again.attributes.mode, 0o640);
     refused(exclusive([1, 2, 3, 4, 5, 6, 7, 9]), Status::Exist);
 
     store.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();

@@ -3,6 +3,7 @@
 //! They run with the ids of the process. Tests that need other users are in [`others`], for stores that can act as any
 //! user. A read-only store gets its files by other means and runs [`reading`].
 
+mod acls;
 mod directories;
 mod files;
 mod reading;
@@ -34,6 +35,8 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
         ("symlinks", files::symlinks),
         ("specials", files::specials),
         ("attributes", files::attributes),
+        ("access lists", acls::lists),
+        ("inherited lists", acls::inherited),
         (
             "listing while it changes",
             directories::listing_while_it_changes,
@@ -66,6 +69,7 @@ pub fn others<S: Store>(make: impl Fn() -> S) {
         ("sticky", users::sticky),
         ("giving away", users::giving_away),
         ("inherited group", users::inherited_group),
+        ("access lists", acls::rights),
     ];
     for (name, test) in tests {
         eprintln!("suite: {name}");

@@ -28,7 +28,9 @@ use super::{
     CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
     Space, Special, Store, Unlinked, XattrHow,
 };
-use crate::store::{Attributes, Extent, SetAttributes, Status, Time, access, by_hand};
+use crate::store::{
+    Acl, AclKind, Attributes, Extent, SetAttributes, Status, Time, access, by_hand,
+};
 use directories::OWN_LIMITS;
 use events::Events;
 use names::{Child, Tree};
@@ -452,6 +454,29 @@ impl Store for StoreTable {
     fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
         let (entry, object) = self.stored(object, Status::RoFs)?;
         entry.store.remove_xattr(who, object, name)
+    }
+
+    /// Where one store has none, its objects have none that are set.
+    fn has_acls(&self) -> bool {
+        self.entries.iter().any(|entry| entry.store.has_acls())
+    }
+
+    fn acl(&self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>> {
+        match self.place(object)? {
+            Place::Stored(entry, object) if entry.store.has_acls() => entry.store.acl(object, kind),
+            _ => Ok(None),
+        }
+    }
+
+    fn set_acl(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        kind: AclKind,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        let (entry, object) = self.stored(object, Status::RoFs)?;
+        entry.store.set_acl(who, object, kind, list)
     }
 
     fn readdir(

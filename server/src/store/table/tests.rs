@@ -296,6 +296,9 @@ forward! {
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;
+    has_acls() -> bool;
+    acl(object: ObjectId, kind: AclKind) -> Result<Option<Acl>>;
+    set_acl(who: &Credential, object: ObjectId, kind: AclKind, list: Option<&Acl>) -> Result<()>;
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     wants_sync(object: ObjectId) -> bool;
     has_xattrs() -> bool;

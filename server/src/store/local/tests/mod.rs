@@ -107,6 +107,9 @@ forward! {
     getattr(object: ObjectId) -> Result<Attributes>;
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     mode_decides(object: ObjectId) -> Result<bool>;
+    has_acls() -> bool;
+    acl(object: ObjectId, kind: AclKind) -> Result<Option<Acl>>;
+    set_acl(who: &Credential, object: ObjectId, kind: AclKind, list: Option<&Acl>) -> Result<()>;
     lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<(ObjectId, Attributes)>;
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<(ObjectId, Attributes)>>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;
