@@ -114,6 +114,24 @@ pub struct Config {
 /// The lease unless another is asked for. A server that starts anew makes clients wait as long.
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
+/// What a server keeps at most.
+const fn limits(lease: Nanos) -> Limits {
+    Limits {
+        lease,
+        clients: 1 << 14,
+        sessions: 16,
+        states: 1 << 16,
+        all_states: 1 << 20,
+        delegations: 1 << 10,
+        all_delegations: 1 << 14,
+        all_cached_bytes: 1 << 30,
+        slots: 64,
+        message_bytes: DATA_BYTES_MAX + (64 << 10),
+        cached_bytes: 8 << 10,
+        operations: OPERATIONS_MAX,
+    }
+}
+
 /// NFS version 4 of one export.
 pub struct Nfs4 {
     export: Arc<Export>,
@@ -132,20 +150,7 @@ pub struct Nfs4 {
 impl Nfs4 {
     /// For `export`.
     pub fn new(export: Arc<Export>, mut config: Config) -> Self {
-        let limits = Limits {
-            lease: config.lease,
-            clients: 1 << 14,
-            sessions: 16,
-            states: 1 << 16,
-            all_states: 1 << 20,
-            delegations: 1 << 10,
-            all_delegations: 1 << 14,
-            all_cached_bytes: 1 << 30,
-            slots: 64,
-            message_bytes: DATA_BYTES_MAX + (64 << 10),
-            cached_bytes: 8 << 10,
-            operations: OPERATIONS_MAX,
-        };
+        let limits = limits(config.lease);
         let reclaiming = config.records.take_reclaiming();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)
             .with_locks(Arc::clone(export.locks()));

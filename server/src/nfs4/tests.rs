@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod delegations;
+mod excess;
 mod files;
 mod hostile;
 mod legacy;
@@ -20,7 +21,7 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Transport};
 
-use super::{Config, LEASE, MinorVersions, Nfs4, Records};
+use super::{Config, LEASE, MinorVersions, Nfs4, OPERATIONS_MAX, Records};
 use crate::rpc::{Answer, Call, Program as _};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportConfig;

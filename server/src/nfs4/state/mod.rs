@@ -45,7 +45,7 @@ pub struct Limits {
     pub sessions: usize,
     /// Stateids of a client, and as many ranges that it has locked.
     pub states: usize,
-    /// Stateids of all clients.
+    /// Stateids of all clients, and as many ranges that they have locked.
     pub all_states: usize,
     /// Delegations of a client.
     pub delegations: usize,
@@ -284,6 +284,8 @@ pub struct State {
     /// Bytes that the slots of all sessions may keep.
     cached_bytes: usize,
     opens: usize,
+    /// Ranges that all clients have locked.
+    ranges: usize,
     /// Clients to which something may be said now.
     calling: BTreeSet<u32>,
     /// Those to which it may be said after a while.
@@ -321,6 +323,7 @@ impl State {
             last_serial: 0,
             cached_bytes: 0,
             opens: 0,
+            ranges: 0,
             calling: BTreeSet::new(),
             later: BTreeSet::new(),
             swept: now,
@@ -421,7 +424,11 @@ impl State {
 
     /// Clients, sessions, opens, ranges that are locked: for metrics.
     pub fn counts(&self) -> [usize; 4] {
-        let locks = self.clients.values().map(|client| client.ranges).sum();
-        [self.clients.len(), self.sessions.len(), self.opens, locks]
+        [
+            self.clients.len(),
+            self.sessions.len(),
+            self.opens,
+            self.ranges,
+        ]
     }
 }

@@ -71,6 +71,7 @@ impl State {
         sequence: u32,
     ) -> Result<Turn, Status> {
         let client = self.legacy_client(now, owner.client_id)?;
+        self.make_room_for_state(now, client);
         let number = self.owner(client, Role::Open, owner.owner.0)?;
         let Some(found) = self.owners.get(&number) else {
             return Err(Status::ServerFault);

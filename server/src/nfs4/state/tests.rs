@@ -5,6 +5,7 @@ mod delegations;
 mod locks;
 mod random;
 mod recalls;
+mod silent;
 mod slots;
 
 use odafs_common::wire::nfs4::*;
