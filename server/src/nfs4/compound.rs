@@ -76,7 +76,7 @@ pub(super) struct Compound<'a> {
     pub placement: Option<u32>,
     /// Those that do.
     pub placed: Option<Placed>,
-    /// The delegation that the operation under way gives.
+    /// The delegation that the operation under way gives, or the copy that it begins.
     pub given: Option<StateId>,
     apart: Option<Gather<'a>>,
     current: Place,
@@ -405,6 +405,8 @@ impl Compound<'_> {
             | O::Deallocate(..)
             | O::Copy(..)
             | O::Clone(..)
+            | O::OffloadCancel(..)
+            | O::OffloadStatus(..)
             | O::Seek(..)
             | O::IoAdvise(..) => space::run(self, &operation, w),
             O::ExchangeId(..)
@@ -426,14 +428,12 @@ impl Compound<'_> {
                 plain(w, code, ())
             }
             // Delegations do not outlive their client's end (RFC 8881, section 18.5), and are of files alone. There are no named
-            // attributes, or copies that go on.
+            // attributes, or copies between servers.
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
             | O::OpenAttributeDirectory(..)
             | O::CopyNotify(..)
-            | O::OffloadCancel(..)
-            | O::OffloadStatus(..)
             | O::WriteSame(..) => Err(Status::NotSupp.into()),
         }
     }

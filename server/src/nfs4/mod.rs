@@ -24,6 +24,7 @@ mod link;
 mod lock;
 mod lookup;
 mod object;
+mod offload;
 mod open;
 mod read;
 mod readdir;
@@ -60,6 +61,7 @@ use crate::vfs::promises::Holders;
 
 use callbacks::Callbacks;
 use object::Tree;
+use offload::Copier;
 use recalls::Messenger;
 pub use records::Records;
 use state::{Limits, State};
@@ -142,6 +144,7 @@ pub struct Nfs4 {
     state: Arc<Mutex<State>>,
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
+    copier: Copier,
     /// Names the server, the same after a restart.
     owner: Vec<u8>,
     lease: Nanos,
@@ -180,10 +183,18 @@ impl Nfs4 {
             }),
             state,
             callbacks,
+            copier: Copier::new(Arc::clone(&messenger)),
             messenger,
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
         }
+    }
+
+    /// Copies of more than `bytes` go on after their reply, if their clients hear of that; 64 MiB unless this is said.
+    #[must_use]
+    pub fn with_copies_that_go_on(mut self, bytes: u64) -> Self {
+        self.copier.longer_than = bytes;
+        self
     }
 
     /// Brings to stable storage who may reclaim, as far as that has changed, and tells `vfs` and clients what has become of
@@ -231,6 +242,9 @@ impl Program for Nfs4 {
             "Ranges of files locked by NFS version 4.",
             locks,
         );
+        let copies = self.state.lock().copies();
+        let help = "Copies of files that go on after their call was answered.";
+        gauge(out, "nfs4_copies", help, copies);
         recalls::append_text(&self.state.lock().delegation_counts(), out);
         self.callbacks.lock().append_text(out);
     }
@@ -293,5 +307,10 @@ impl Program for Nfs4 {
         drop(state);
         self.callbacks.lock().tick();
         self.settle();
+        self.copier.tick();
+    }
+
+    fn stop(&self) {
+        self.copier.stop();
     }
 }

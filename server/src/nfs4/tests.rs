@@ -8,6 +8,7 @@ mod hostile;
 mod legacy;
 mod locks;
 mod names;
+mod offloads;
 mod restarts;
 mod slots;
 mod space;

@@ -137,6 +137,9 @@ pub trait Program: Send + Sync {
         let _ = now;
     }
 
+    /// The server ends: nothing goes on by itself any more.
+    fn stop(&self) {}
+
     /// Appends figures of its own in the text format of Prometheus.
     fn append_text(&self, out: &mut String) {
         let _ = out;
@@ -233,6 +236,13 @@ impl Service {
     /// Who may call.
     pub fn access(&self) -> &Arc<Access> {
         &self.0.access
+    }
+
+    /// Ends what the programs do by themselves, for good.
+    pub fn stop(&self) {
+        for program in &self.0.programs {
+            program.stop();
+        }
     }
 
     /// To be called every second or so.

@@ -4,6 +4,7 @@
 
 mod back;
 mod clients;
+mod copies;
 mod delegations;
 mod locks;
 mod opens;
@@ -25,6 +26,8 @@ use crate::vfs::locks::{Locks, Side};
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
+use copies::Copies;
+pub use copies::{Copied, CopyTurn, Copying};
 use delegations::Delegations;
 pub use delegations::{Delegated, DelegationCounts};
 use opens::{Entry, FileState, Key};
@@ -275,6 +278,7 @@ pub struct State {
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
     delegations: Delegations,
+    copies: Copies,
     /// What is locked, also by other protocols.
     locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
@@ -317,6 +321,7 @@ impl State {
             held: HashMap::new(),
             files: HashMap::new(),
             delegations: Delegations::default(),
+            copies: Copies::default(),
             locks: Arc::default(),
             records: Vec::new(),
             last_client: 0,

@@ -301,6 +301,7 @@ impl State {
         let owners = Vec::from_iter(known.owners.values().copied());
         self.wait_for_nothing(client);
         self.drop_delegations(client);
+        self.drop_copies(client);
         for owner in owners {
             self.remove_owner(owner);
         }

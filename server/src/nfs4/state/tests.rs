@@ -1,6 +1,7 @@
 //! The state machine by itself: time is a number here.
 
 mod clients;
+mod copies;
 mod delegations;
 mod locks;
 mod random;
@@ -168,5 +169,6 @@ fn assert_empty(state: &State) {
     assert!(state.owners.is_empty() && state.entries.is_empty());
     assert!(state.held.is_empty() && state.files.is_empty());
     assert!(state.later.is_empty() && state.delegations.is_empty());
+    assert!(state.copies() == 0 && state.ranges == 0);
     assert_eq!(state.cached_bytes, 0);
 }
