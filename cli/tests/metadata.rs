@@ -62,6 +62,32 @@ fn every_operation_is_measured_by_each_route() {
 }
 
 #[test]
+fn small_files_are_read_with_delegations_and_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("plan.toml");
+    let routes = r#"["local", "nfs4", "nfs4-delegations"]"#;
+    let text = PLAN
+        .replace(r#"["local", "shm", "tcp", "nfs"]"#, routes)
+        .replace(r#"["fileop", "postmark"]"#, r#"["reopen"]"#);
+    std::fs::write(&plan, text).unwrap();
+    let plan = plan.display().to_string();
+    let output = run(&["bench", "metadata", "--plan", &plan, "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let measured: Vec<_> = rows
+        .iter()
+        .map(|row| (row["fabric"].as_str().unwrap(), row["clients"].as_u64()))
+        .collect();
+    let expected = ["local", "nfs4", "nfs4-delegations"];
+    let expected = [1, 2].map(|clients| expected.map(|fabric| (fabric, Some(clients))));
+    assert_eq!(measured, expected.concat());
+    for row in rows {
+        assert_eq!(row["operation"], "read", "{row}");
+        assert!(row["operations"].as_u64().unwrap() > 0, "{row}");
+    }
+}
+
+#[test]
 fn what_is_left_is_measured_and_printed() {
     let output = bench(&["--fabric", "tcp", "--seconds", "1"]);
     assert!(text(&output.stderr).contains("too short"));

@@ -326,8 +326,18 @@ assert os.copy_file_range(source, target, 10000, offset_dst=1000) == 10000'
     cp --reflink=auto big copied
     same "$(sum copied)" "$want"
     # The server has made them: nothing came by here.
-    asked=$(sed -n '/ mounted on .mnt.t /,/^device/s/^\s*COPY: \([0-9]*\) .*/\1/p' /proc/self/mountstats)
+    copies() { sed -n '/ mounted on .mnt.t /,/^device/s/^\s*COPY: \([0-9]*\) .*/\1/p' /proc/self/mountstats; }
+    asked=$(copies)
     [ "$asked" -ge 2 ] || die "COPY was asked for $asked times"
+    # A long one goes on after the reply, and is told of when it is over.
+    truncate -s 100M long
+    dd if=/mnt/big of=long bs=1M seek=90 conv=notrunc count=10 status=none
+    python3 -c 'import os
+source, target = os.open("long", os.O_RDONLY), os.open("longer", os.O_RDWR | os.O_CREAT)
+assert os.copy_file_range(source, target, 100 << 20) == 100 << 20'
+    same "$(copies)" $((asked + 1))
+    same "$(sum longer)" "$(sum long)"
+    rm long longer
     if cp --reflink=always big cloned 2>/dev/null; then
         same "$(sum cloned)" "$want"
         printf X | dd of=cloned conv=notrunc status=none

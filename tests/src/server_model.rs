@@ -4,7 +4,7 @@
 //!
 //! The calls come from bytes, so that a fuzzer can choose them.
 
-mod choices;
+pub(crate) mod choices;
 mod direct;
 mod steps;
 

@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use odafs::{Changes, Client, Options};
 
+use super::nfs4::SmallFiles;
+use super::plan::Route;
 use crate::served::{Served, Way};
 
 /// One caller. Paths are relative to the served directory.
@@ -15,6 +17,8 @@ pub enum Caller {
     Local(PathBuf),
     /// Calls to the server.
     Client(Client),
+    /// Calls of NFS version 4.2, for some of the operations.
+    Nfs4(Box<SmallFiles>),
 }
 
 impl Caller {
@@ -22,20 +26,31 @@ impl Caller {
     ///
     /// # Errors
     /// The server refused it.
-    pub fn new(way: Option<Way>, served: &Served) -> Result<Self> {
-        let Some(way) = way else {
-            let file = served.path();
-            let directory = file.parent().context("the file is in no directory")?;
-            return Ok(Self::Local(directory.to_owned()));
+    pub fn new(route: Route, served: &Served) -> Result<Self> {
+        let bare = |delegations| {
+            let url = served.url(Way::NfsTcp)?;
+            SmallFiles::connect(&url, delegations).map(Box::new)
         };
-        let client = Client::connect_with(&served.url(way)?, Options::default())?;
-        Ok(Self::Client(client))
+        Ok(match route {
+            Route::Local => {
+                let file = served.path();
+                let directory = file.parent().context("the file is in no directory")?;
+                Self::Local(directory.to_owned())
+            }
+            Route::Client(way) => {
+                let url = served.url(way)?;
+                Self::Client(Client::connect_with(&url, Options::default())?)
+            }
+            Route::Nfs4 => Self::Nfs4(bare(false)?),
+            Route::Delegations => Self::Nfs4(bare(true)?),
+        })
     }
 
     pub fn mkdir(&self, path: &Path) -> Result<()> {
         match self {
             Self::Local(root) => Ok(fs::create_dir(root.join(path))?),
             Self::Client(client) => Ok(client.mkdir(path)?),
+            Self::Nfs4(files) => files.mkdir(path),
         }
     }
 
@@ -54,6 +69,7 @@ impl Caller {
                     file.write_at(data, 0)?;
                 }
             }
+            Self::Nfs4(files) => files.create(path, data)?,
         }
         Ok(())
     }
@@ -62,6 +78,7 @@ impl Caller {
         match self {
             Self::Local(root) => drop(fs::File::open(root.join(path))?),
             Self::Client(client) => drop(client.open(path)?),
+            Self::Nfs4(_) => not_for_all()?,
         }
         Ok(())
     }
@@ -71,6 +88,7 @@ impl Caller {
         match self {
             Self::Local(root) => Ok(fs::metadata(root.join(path))?.len()),
             Self::Client(client) => Ok(client.stat(path)?.size),
+            Self::Nfs4(_) => not_for_all(),
         }
     }
 
@@ -90,6 +108,7 @@ impl Caller {
                     names += 1;
                 }
             }
+            Self::Nfs4(_) => not_for_all()?,
         }
         Ok(names)
     }
@@ -106,6 +125,7 @@ impl Caller {
                 };
                 client.set_attributes(path, &changes)?;
             }
+            Self::Nfs4(_) => not_for_all()?,
         }
         Ok(())
     }
@@ -114,6 +134,7 @@ impl Caller {
         match self {
             Self::Local(root) => Ok(fs::rename(root.join(from), root.join(to))?),
             Self::Client(client) => Ok(client.rename(from, to)?),
+            Self::Nfs4(_) => not_for_all(),
         }
     }
 
@@ -121,6 +142,7 @@ impl Caller {
         match self {
             Self::Local(root) => Ok(fs::hard_link(root.join(existing), root.join(new))?),
             Self::Client(client) => Ok(client.hard_link(existing, new)?),
+            Self::Nfs4(_) => not_for_all(),
         }
     }
 
@@ -128,6 +150,7 @@ impl Caller {
         match self {
             Self::Local(root) => Ok(fs::remove_file(root.join(path))?),
             Self::Client(client) => Ok(client.remove(path)?),
+            Self::Nfs4(_) => not_for_all(),
         }
     }
 
@@ -135,6 +158,7 @@ impl Caller {
         match self {
             Self::Local(root) => Ok(fs::remove_dir(root.join(path))?),
             Self::Client(client) => Ok(client.rmdir(path)?),
+            Self::Nfs4(_) => not_for_all(),
         }
     }
 
@@ -143,6 +167,7 @@ impl Caller {
         match self {
             Self::Local(root) => fs::File::open(root.join(path))?.read_exact_at(into, 0)?,
             Self::Client(client) => client.open(path)?.read_exact_at(into, 0)?,
+            Self::Nfs4(files) => files.read(path, into)?,
         }
         Ok(())
     }
@@ -159,7 +184,13 @@ impl Caller {
                 file.write_all_at(data, length)?;
             }
             Self::Client(client) => client.open(path)?.write_at(data, length)?,
+            Self::Nfs4(_) => not_for_all()?,
         }
         Ok(())
     }
+}
+
+/// A plan has no such row.
+fn not_for_all<T>() -> Result<T> {
+    bail!("the bare client of NFS version 4 does not do that")
 }

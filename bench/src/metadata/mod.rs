@@ -7,6 +7,7 @@
 //! nothing. What the server itself syncs (RFC 1813 requires that names are stable) costs little for files in memory.
 
 mod caller;
+mod nfs4;
 mod plan;
 mod row;
 mod work;
@@ -18,12 +19,12 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
-pub use plan::{Mix, Plan};
+pub use plan::{Mix, Plan, Route};
 pub use row::{Operation, Row};
 
 use crate::cpu;
 use crate::machine::{Machine, commit};
-use crate::served::{Served, ServedPlan, Way};
+use crate::served::{Served, ServedPlan};
 use caller::Caller;
 use row::{Slice, Spec};
 use work::Client;
@@ -73,13 +74,13 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
     let most = plan.clients.iter().max().copied().unwrap_or(0);
     let mut clients = Vec::new();
     for &way in &ways {
-        let name = way.map_or("local", Way::name);
+        let name = way.name();
         let mut of_way = Vec::new();
         for number in 0..most {
             let caller = Caller::new(way, &served)?;
             let seed = number as u64;
             let mut client = Client::new(caller, format!("{name}-{number}"), plan, seed)?;
-            if plan.mixes.contains(&Mix::Postmark) {
+            if plan.mixes.iter().any(|mix| *mix != Mix::Fileop) {
                 client.fill(plan)?;
             }
             of_way.push(client);
@@ -93,7 +94,7 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
         for &mix in &plan.mixes {
             for &number in &plan.clients {
                 for (way, clients) in ways.iter().zip(&mut clients) {
-                    let fabric = way.map_or("local", Way::name);
+                    let fabric = way.name();
                     let name = mix.name();
                     tick(&format!(
                         "round {round}: {name}, {fabric}, {number} at once"

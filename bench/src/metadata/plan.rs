@@ -16,7 +16,7 @@ const BUILT_IN: &str = include_str!("../../plans/metadata.toml");
 pub struct Plan {
     /// What is done.
     pub mixes: Vec<Mix>,
-    /// `local`, or how a client reaches the server: `shm`, `tcp` or `nfs`.
+    /// `local`, or how a client reaches the server: `shm`, `tcp` or `nfs`; `nfs4` and `nfs4-delegations` for `reopen` alone.
     pub routes: Vec<String>,
     /// Clients at once.
     pub clients: Vec<usize>,
@@ -40,6 +40,33 @@ pub enum Mix {
     Fileop,
     /// Small files are made, read, appended to and deleted at random, as PostMark does.
     Postmark,
+    /// Small files that stay as they are are opened, read and closed at random.
+    Reopen,
+}
+
+/// How a client reaches the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By system calls.
+    Local,
+    /// By our client.
+    Client(Way),
+    /// By NFS version 4.2 over TCP: a bare client, which keeps nothing.
+    Nfs4,
+    /// The same, but that it has delegations, and keeps what it has read for as long as it has them.
+    Delegations,
+}
+
+impl Route {
+    /// As it is named in plans and rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Client(way) => way.name(),
+            Self::Nfs4 => "nfs4",
+            Self::Delegations => "nfs4-delegations",
+        }
+    }
 }
 
 impl Mix {
@@ -48,6 +75,7 @@ impl Mix {
         match self {
             Self::Fileop => "fileop",
             Self::Postmark => "postmark",
+            Self::Reopen => "reopen",
         }
     }
 }
@@ -85,21 +113,35 @@ impl Plan {
             0 < least && least <= most && most <= 64 << 10,
             "bytes: must be 1 to 65536, the smaller one first"
         );
-        plan.ways()?;
+        let bare = |route: &Route| matches!(route, Route::Nfs4 | Route::Delegations);
+        let reopens = plan.mixes.iter().all(|mix| *mix == Mix::Reopen);
+        ensure!(
+            reopens || !plan.ways()?.iter().any(bare),
+            "routes: nfs4 and nfs4-delegations have no mix but `reopen`"
+        );
+        // Who has more is asked to return some.
+        ensure!(
+            plan.pool <= 500 || !plan.ways()?.contains(&Route::Delegations),
+            "pool: must be at most 500 with nfs4-delegations"
+        );
         Ok(plan)
     }
 
-    /// The routes, in the order of the plan; `None` is the local one.
+    /// The routes, in the order of the plan.
     ///
     /// # Errors
     /// None, of a plan that was parsed.
-    pub fn ways(&self) -> Result<Vec<Option<Way>>> {
+    pub fn ways(&self) -> Result<Vec<Route>> {
         let way = |name: &String| match name.as_str() {
-            "local" => Ok(None),
-            "shm" => Ok(Some(Way::Shm)),
-            "tcp" => Ok(Some(Way::Iwarp)),
-            "nfs" => Ok(Some(Way::NfsTcp)),
-            _ => bail!("{name:?} is no route; give `local`, `shm`, `tcp` or `nfs`"),
+            "local" => Ok(Route::Local),
+            "shm" => Ok(Route::Client(Way::Shm)),
+            "tcp" => Ok(Route::Client(Way::Iwarp)),
+            "nfs" => Ok(Route::Client(Way::NfsTcp)),
+            "nfs4" => Ok(Route::Nfs4),
+            "nfs4-delegations" => Ok(Route::Delegations),
+            _ => bail!(
+                "{name:?} is no route; give `local`, `shm`, `tcp`, `nfs`, `nfs4` or `nfs4-delegations`"
+            ),
         };
         self.routes.iter().map(way).collect()
     }
@@ -135,13 +177,22 @@ mod tests {
     fn the_built_in_plan_has_what_is_asked_for() {
         let plan = Plan::built_in().unwrap();
         assert_eq!(plan.mixes, [Mix::Fileop, Mix::Postmark]);
-        let names: Vec<&str> = plan
-            .ways()
-            .unwrap()
-            .into_iter()
-            .map(|way| way.map_or("local", Way::name))
-            .collect();
+        let names: Vec<&str> = plan.ways().unwrap().into_iter().map(Route::name).collect();
         assert_eq!(names, ["local", "shm", "tcp", "nfs"]);
+    }
+
+    #[test]
+    fn delegations_have_a_plan() {
+        let plan = Plan::parse(include_str!("../../plans/delegations.toml")).unwrap();
+        assert_eq!(plan.mixes, [Mix::Reopen]);
+        let routes = [Route::Local, Route::Nfs4, Route::Delegations];
+        assert_eq!(plan.ways().unwrap(), routes);
+        for text in [
+            BUILT_IN.replace("\"nfs\"]", "\"nfs4\"]"),
+            include_str!("../../plans/delegations.toml").replace("pool = 200", "pool = 2000"),
+        ] {
+            assert!(Plan::parse(&text).is_err(), "{text}");
+        }
     }
 
     #[test]

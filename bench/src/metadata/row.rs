@@ -35,7 +35,7 @@ pub enum Operation {
     Unlink,
     /// An empty directory is removed.
     Rmdir,
-    /// A file is opened and read.
+    /// A file is opened, read and closed.
     Read,
     /// A file is opened and bytes are written at its end.
     Append,
@@ -120,7 +120,7 @@ impl Slice {
         }
         let number: u64 = each
             .iter()
-            .filter(|(which, _)| mix == Mix::Fileop || **which == Operation::Transaction)
+            .filter(|(which, _)| mix != Mix::Postmark || **which == Operation::Transaction)
             .map(|(_, figures)| figures.latencies.len())
             .sum();
         let share = |ns: u64| ns as f64 / number.max(1) as f64;
@@ -135,9 +135,9 @@ impl Slice {
 /// What a row measures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spec {
-    /// `fileop` or `postmark`.
+    /// `fileop`, `postmark` or `reopen`.
     pub mix: Mix,
-    /// `local`, `shm`, `tcp`, `nfs`.
+    /// `local`, `shm`, `tcp`, `nfs`, `nfs4` or `nfs4-delegations`.
     pub fabric: &'static str,
     /// Clients at once.
     pub clients: usize,
@@ -161,7 +161,7 @@ pub struct Row {
     pub p99_ns: Spread,
     /// The median divided by that of system calls on the same directory in the same round.
     pub p50_to_local: Option<Spread>,
-    /// CPU time of the clients for an operation of the mix (fileop) or a transaction (postmark), the same in each of
+    /// CPU time of the clients for an operation of the mix (fileop, reopen) or a transaction (postmark), the same in each of
     /// its rows.
     pub client_cpu_ns: Spread,
     /// That of the server.

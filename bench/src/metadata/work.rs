@@ -1,6 +1,6 @@
 //! What one client does, each operation timed by itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ pub struct Client {
     caller: Caller,
     directory: PathBuf,
     random: Random,
-    /// Files of postmark: numbers of their names, and their lengths.
+    /// Files of postmark and reopen: numbers of their names, and their lengths.
     pool: Vec<(u64, u64)>,
     next: u64,
     data: Vec<u8>,
@@ -56,6 +56,7 @@ impl Client {
             match mix {
                 Mix::Fileop => self.tree(plan.files, &mut done)?,
                 Mix::Postmark => self.transaction(plan, &mut done)?,
+                Mix::Reopen => self.reopen(&mut done)?,
             }
         }
         done.elapsed_ns = clock::nanos(begin, Instant::now());
@@ -132,6 +133,29 @@ impl Client {
         Ok(())
     }
 
+    /// Opens a file of the pool, reads it and closes it.
+    fn reopen(&mut self, done: &mut Done) -> Result<()> {
+        let at = self.random.below(self.pool.len() as u64) as usize;
+        let (number, length) = self.pool[at];
+        let path = self.name(number);
+        self.read(&path, length, done)
+    }
+
+    fn read(&mut self, path: &Path, length: u64, done: &mut Done) -> Result<()> {
+        let (caller, into) = (&self.caller, &mut self.buffer[..length as usize]);
+        done.time(Operation::Read, || caller.read(path, into))?;
+        // Appended bytes are those that stand there in `data`, so a file is always its beginning.
+        let expected = self
+            .data
+            .get(..length as usize)
+            .context("a file too long")?;
+        ensure!(
+            self.buffer[..length as usize] == *expected,
+            "a read returned bytes that differ from those written"
+        );
+        Ok(())
+    }
+
     /// A transaction of postmark: a file is made or deleted, and one is read or appended to.
     fn transaction(&mut self, plan: &Plan, done: &mut Done) -> Result<()> {
         let begin = Instant::now();
@@ -151,17 +175,7 @@ impl Client {
         let path = self.name(number);
         let room = plan.bytes[1] - length;
         if self.random.below(2) == 0 || room == 0 {
-            let (caller, into) = (&self.caller, &mut self.buffer[..length as usize]);
-            done.time(Operation::Read, || caller.read(&path, into))?;
-            // Appended bytes are those that stand there in `data`, so a file is always its beginning.
-            let expected = self
-                .data
-                .get(..length as usize)
-                .context("a file too long")?;
-            ensure!(
-                self.buffer[..length as usize] == *expected,
-                "a read returned bytes that differ from those written"
-            );
+            self.read(&path, length, done)?;
         } else {
             let more = 1 + self.random.below(room);
             let data = &self.data[length as usize..(length + more) as usize];

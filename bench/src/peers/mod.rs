@@ -4,7 +4,7 @@
 mod libnfs;
 mod memory;
 pub(crate) mod nfs;
-mod nfs4;
+pub(crate) mod nfs4;
 mod rows;
 mod setting;
 mod stream;

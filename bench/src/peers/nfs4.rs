@@ -6,7 +6,7 @@ use odafs_common::wire::nfs4::{
     AtMostOne, CallWriter, CallbackSecurity, ChannelAttributes, Claim, ClientOwner,
     CreateSessionArgs, ExchangeIdArgs, FileHandle, List, Name, Opaque, OpenArgs, Operation,
     OperationResult, PROGRAM, Procedure, ReadArgs, ReclaimCompleteArgs, Results, SequenceArgs,
-    SessionId, StateId, StateOwner, StateProtection, VERSION, share_access,
+    SessionId, StateId, StateOwner, StateProtection, VERSION, create_session_flag, share_access,
 };
 use odafs_common::wire::xdr::Reader;
 
@@ -28,45 +28,37 @@ const CHANNEL: ChannelAttributes = ChannelAttributes {
     rdma_reads: AtMostOne(None),
 };
 
-/// A file that is open on a server.
-pub struct Nfs4File {
+/// A session on a connection of its own.
+pub(crate) struct Session {
     program: Program,
-    handle: Vec<u8>,
-    state: StateId,
-    session: SessionId,
+    id: SessionId,
     /// The number of the last request in each slot.
     sequences: Vec<u32>,
-    free: Vec<u32>,
-    /// Slots in use, by the number of the call.
-    asked: Vec<(u32, u32)>,
+    /// The id of the client.
+    pub client: u64,
 }
 
-impl Nfs4File {
-    /// Opens the URL's file, in a session of its own.
+impl Session {
+    /// Connects and makes a session; with `hears`, callbacks may come over its connection, which is for their sender to do without.
     ///
     /// # Errors
     /// The server cannot be reached, does not serve version 4.2, or does not admit this client.
-    pub fn open(url: &odafs::Url, spin: bool) -> Result<Self> {
+    pub fn connect(url: &odafs::Url, spin: bool, hears: bool) -> Result<Self> {
         let odafs::ServerAddress::NfsTcp(host) = &url.server else {
             bail!("{url} is not an nfs:// URL");
         };
-        let program = Program::connect((&host.name, host.port), (PROGRAM, VERSION), spin)?;
-        let mut file = Self {
-            program,
-            handle: Vec::new(),
-            state: StateId::ANONYMOUS,
-            session: SessionId::default(),
+        let mut session = Self {
+            program: Program::connect((&host.name, host.port), (PROGRAM, VERSION), spin)?,
+            id: SessionId::default(),
             sequences: vec![0; SLOTS as usize],
-            free: Vec::new(),
-            asked: Vec::new(),
+            client: 0,
         };
-        let client = file.begin()?;
-        file.look_up(url, client)?;
-        Ok(file)
+        session.begin(hears)?;
+        Ok(session)
     }
 
     /// Sends a compound, and passes its results to `take`.
-    fn call<T>(
+    pub fn call<T>(
         &mut self,
         operations: &[Operation<'_>],
         take: impl FnOnce(&[OperationResult<'_>]) -> Option<T>,
@@ -86,8 +78,7 @@ impl Nfs4File {
         })
     }
 
-    /// Makes a session, and returns the client id.
-    fn begin(&mut self) -> Result<u64> {
+    fn begin(&mut self, hears: bool) -> Result<()> {
         let verifier = std::process::id().to_be_bytes();
         let name = format!("odafs bench {verifier:?} {:?}", std::time::Instant::now());
         let exchange = Operation::ExchangeId(ExchangeIdArgs {
@@ -106,7 +97,11 @@ impl Nfs4File {
         let create = Operation::CreateSession(CreateSessionArgs {
             client_id: client,
             sequence,
-            flags: 0,
+            flags: if hears {
+                create_session_flag::BACK_CHANNEL
+            } else {
+                0
+            },
             fore: CHANNEL,
             back: CHANNEL,
             callback_program: 0x4000_0000,
@@ -119,8 +114,7 @@ impl Nfs4File {
             _ => None,
         })?;
         ensure!(slots >= SLOTS, "the server gives {slots} slots");
-        self.session = session;
-        self.free = (0..SLOTS).collect();
+        (self.id, self.client) = (session, client);
         let complete = Operation::ReclaimComplete(ReclaimCompleteArgs {
             one_file_system: false,
         });
@@ -128,43 +122,63 @@ impl Nfs4File {
         self.call(&[sequence, complete], |all| match all {
             [_, OperationResult::ReclaimComplete(Ok(()))] => Some(()),
             _ => None,
-        })?;
-        Ok(client)
+        })
     }
 
     /// The next request of a slot.
-    fn sequence(&mut self, slot: u32) -> Operation<'static> {
+    pub fn sequence(&mut self, slot: u32) -> Operation<'static> {
         let number = &mut self.sequences[slot as usize];
         *number += 1;
         Operation::Sequence(SequenceArgs {
-            session: self.session,
+            session: self.id,
             sequence: *number,
             slot,
             highest_slot: SLOTS - 1,
             cache: false,
         })
     }
+}
 
-    /// Walks to the file and opens it for reading.
-    fn look_up(&mut self, url: &odafs::Url, client: u64) -> Result<()> {
-        let names = url.path.split(|&byte| byte == b'/');
-        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+/// The names of a path.
+pub(crate) fn names(path: &[u8]) -> Vec<&[u8]> {
+    let names = path.split(|&byte| byte == b'/');
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// A file that is open on a server.
+pub struct Nfs4File {
+    session: Session,
+    handle: Vec<u8>,
+    state: StateId,
+    free: Vec<u32>,
+    /// Slots in use, by the number of the call.
+    asked: Vec<(u32, u32)>,
+}
+
+impl Nfs4File {
+    /// Opens the URL's file, in a session of its own.
+    ///
+    /// # Errors
+    /// The server cannot be reached, speaks no version 4.2, or does not let us in.
+    pub fn open(url: &odafs::Url, spin: bool) -> Result<Self> {
+        let mut session = Session::connect(url, spin, false)?;
+        let names = names(&url.path);
         let (file, directories) = names.split_last().context("the URL names no file")?;
-        let mut operations = vec![self.sequence(0), Operation::PutRootFileHandle];
+        let mut operations = vec![session.sequence(0), Operation::PutRootFileHandle];
         operations.extend(directories.iter().map(|name| Operation::Lookup(Name(name))));
         operations.push(Operation::Open(OpenArgs {
             sequence: 0,
             share_access: share_access::READ,
             share_deny: 0,
             owner: StateOwner {
-                client_id: client,
+                client_id: session.client,
                 owner: Opaque(b"bench"),
             },
             create: None,
             claim: Claim::Null(Name(file)),
         }));
         operations.push(Operation::GetFileHandle);
-        (self.state, self.handle) = self.call(&operations, |all| match all {
+        let (state, handle) = session.call(&operations, |all| match all {
             [
                 ..,
                 OperationResult::Open(Ok(opened)),
@@ -172,35 +186,36 @@ impl Nfs4File {
             ] => Some((opened.state, handle.0.to_vec())),
             _ => None,
         })?;
-        Ok(())
+        Ok(Self {
+            session,
+            handle,
+            state,
+            free: (0..SLOTS).collect(),
+            asked: Vec::new(),
+        })
     }
 }
 
 impl Asks for Nfs4File {
     fn ask(&mut self, offset: u64, length: usize) -> Result<u64> {
         let slot = self.free.pop().context("more reads than slots")?;
-        let sequence = self.sequence(slot);
+        let sequence = self.session.sequence(slot);
         let read = Operation::Read(ReadArgs {
             state: self.state,
             offset,
             count: length as u32,
         });
-        // The handle is borrowed while the call is written, and the program with it.
-        let handle = std::mem::take(&mut self.handle);
-        let operations = [
+        let number = self.session.send(&[
             sequence,
-            Operation::PutFileHandle(FileHandle(&handle)),
+            Operation::PutFileHandle(FileHandle(&self.handle)),
             read,
-        ];
-        let sent = self.send(&operations);
-        self.handle = handle;
-        let number = sent?;
+        ])?;
         self.asked.push((number, slot));
         Ok(u64::from(number))
     }
 
     fn answer(&mut self) -> Result<(u64, &[u8])> {
-        let (number, body): (u32, Reader<'_>) = self.program.receive()?;
+        let (number, body): (u32, Reader<'_>) = self.session.program.receive()?;
         let at = self.asked.iter().position(|(asked, _)| *asked == number);
         let (_, slot) = self
             .asked

@@ -27,9 +27,10 @@ tree. A `transaction` of `postmark` creates or deletes a small file of a pool, a
 appends to another one. Each client has its own connections and directory. `local` makes system
 calls on the directory that the server serves. Rates are those of all clients together. `/ local`
 is the median time / that of `local` in the same round. CPU times are per operation of the whole
-mix (fileop) or per transaction (postmark).
+mix (fileop, reopen) or per transaction (postmark).
 
-The built-in plan is bench/plans/metadata.toml in the sources.")]
+The built-in plan is bench/plans/metadata.toml in the sources. bench/plans/delegations.toml opens,
+reads and closes small files by NFS version 4.2, with delegations (`nfs4-delegations`) and without.")]
 pub struct Arguments {
     /// Measure only `local` and clients over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]

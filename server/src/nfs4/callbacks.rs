@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 
 use odafs_common::wire::nfs4::{
-    Attribute, Attributes, Bitmap, CallWriter, CallbackGetAttributesArgs, CallbackOperation,
-    CallbackResult, CallbackSequenceArgs, FileHandle, List, NotifyLockArgs, Opaque, Procedure,
-    RawAttributes, RecallAnyArgs, RecallArgs, RecallSlotArgs, ReferringCall, ReferringCalls,
-    Results, SessionId, StateOwner, Status, recall_any,
+    AtMostOne, Attribute, Attributes, Bitmap, CallWriter, CallbackGetAttributesArgs,
+    CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle, List, NotifyLockArgs,
+    OffloadArgs, OffloadInfo, Opaque, Procedure, RawAttributes, RecallAnyArgs, RecallArgs,
+    RecallSlotArgs, ReferringCall, ReferringCalls, Results, SessionId, Stable, StateOwner, Status,
+    WriteResponse, recall_any,
 };
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
@@ -16,7 +17,7 @@ use odafs_nic::calls::Back;
 
 use super::Nfs4;
 use super::recalls::Messenger;
-use super::state::{Callback, Called, Origin, Send};
+use super::state::{Callback, Called, Copied, Origin, Send};
 use crate::vfs::export::Export;
 use crate::vfs::metrics::describe;
 
@@ -162,15 +163,43 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
                 .with(recall_any::READ_DELEGATIONS)
                 .with(recall_any::WRITE_DELEGATIONS),
         })),
+        Callback::Offload {
+            state,
+            file,
+            copied,
+            ..
+        } => {
+            let handle = export.handle(*file);
+            call.push(&CallbackOperation::Offload(OffloadArgs {
+                file: FileHandle(&handle),
+                state: *state,
+                info: told(copied),
+            }))
+        }
     }
     .finish();
     bytes
 }
 
+/// What became of a copy, as the wire tells it. It goes on no more, so there is no stateid in it.
+fn told(copied: &Copied) -> OffloadInfo {
+    match copied.status {
+        Status::Ok => OffloadInfo::Done(WriteResponse {
+            callback: AtMostOne(None),
+            count: copied.count,
+            committed: Stable::Unstable,
+            verifier: copied.verifier,
+        }),
+        failed => OffloadInfo::Failed(failed, copied.count),
+    }
+}
+
 /// The compound whose reply a callback may overtake (RFC 8881, section 2.10.6.3).
 fn referring<const MOST: u32>(callback: &Callback) -> List<ReferringCalls, MOST> {
     let origin = match callback {
-        Callback::Recall { origin, .. } | Callback::GetAttributes { origin, .. } => *origin,
+        Callback::Recall { origin, .. }
+        | Callback::GetAttributes { origin, .. }
+        | Callback::Offload { origin, .. } => *origin,
         Callback::NotifyLock { .. } | Callback::RecallAny { .. } | Callback::RecallSlot { .. } => {
             None
         }
@@ -195,7 +224,10 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
     };
     match results.next_as::<CallbackResult<'_>>() {
         Some(Ok(CallbackResult::Sequence(Ok(_)))) => match results.next_as() {
-            Some(Ok(CallbackResult::Recall(Err(Status::Delay)))) => Called::NotYet,
+            Some(Ok(
+                CallbackResult::Recall(Err(Status::Delay))
+                | CallbackResult::Offload(Err(Status::Delay)),
+            )) => Called::NotYet,
             // Perhaps the delegation is on its way still.
             Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
                 Called::Unknown

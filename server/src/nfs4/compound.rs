@@ -70,7 +70,7 @@ pub(super) struct Compound<'a> {
     pub placement: Option<u32>,
     /// The data that do.
     pub placed: Option<Placed>,
-    /// The delegation that the operation under way gives.
+    /// The delegation that the operation under way gives, or the copy that it begins.
     pub given: Option<StateId>,
     /// The payload that came apart from the arguments, until it is used.
     pub apart: Option<Gather<'a>>,
@@ -208,6 +208,8 @@ impl Compound<'_> {
             | O::Deallocate(..)
             | O::Copy(..)
             | O::Clone(..)
+            | O::OffloadCancel(..)
+            | O::OffloadStatus(..)
             | O::Seek(..)
             | O::IoAdvise(..) => {
                 self.may_block()?;
@@ -237,14 +239,12 @@ impl Compound<'_> {
                 plain(w, code, ())
             }
             // A delegation ends with its client (RFC 8881, section 18.5), and only files have them. There are no named attributes,
-            // and no copies that go on after the reply.
+            // and no copies between servers.
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
             | O::OpenAttributeDirectory(..)
             | O::CopyNotify(..)
-            | O::OffloadCancel(..)
-            | O::OffloadStatus(..)
             | O::WriteSame(..) => Err(Status::NotSupp.into()),
         }
     }

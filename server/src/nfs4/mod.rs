@@ -28,6 +28,7 @@ mod link;
 mod lock;
 mod lookup;
 mod object;
+mod offload;
 mod open;
 mod owners;
 mod read;
@@ -71,6 +72,7 @@ use crate::vfs::promises::Holders;
 
 use callbacks::Callbacks;
 use object::Tree;
+use offload::Copier;
 use owners::Owners;
 pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
@@ -129,6 +131,24 @@ pub struct Config {
 /// The default lease. A server that restarts makes clients wait for as long.
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
+/// What a server keeps at most.
+const fn limits(lease: Nanos) -> Limits {
+    Limits {
+        lease,
+        clients: 1 << 14,
+        sessions: 16,
+        states: 1 << 16,
+        all_states: 1 << 20,
+        delegations: 1 << 10,
+        all_delegations: 1 << 14,
+        all_cached_bytes: 1 << 30,
+        slots: 64,
+        message_bytes: DATA_BYTES_MAX + (64 << 10),
+        cached_bytes: 8 << 10,
+        operations: OPERATIONS_MAX,
+    }
+}
+
 /// NFS version 4 of one export.
 pub struct Nfs4 {
     export: Arc<Export>,
@@ -139,6 +159,7 @@ pub struct Nfs4 {
     state: Arc<Mutex<State>>,
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
+    copier: Copier,
     /// The name of the server, the same after a restart.
     owner: Vec<u8>,
     /// Owners of files.
@@ -149,20 +170,7 @@ pub struct Nfs4 {
 impl Nfs4 {
     /// For `export`.
     pub fn new(export: Arc<Export>, mut config: Config) -> Arc<Self> {
-        let limits = Limits {
-            lease: config.lease,
-            clients: 1 << 14,
-            sessions: 16,
-            states: 1 << 16,
-            all_states: 1 << 20,
-            delegations: 1 << 10,
-            all_delegations: 1 << 14,
-            all_cached_bytes: 1 << 30,
-            slots: 64,
-            message_bytes: DATA_BYTES_MAX + (64 << 10),
-            cached_bytes: 8 << 10,
-            operations: OPERATIONS_MAX,
-        };
+        let limits = limits(config.lease);
         let reclaiming = config.records.take_reclaiming();
         let mut named = config.records.take_named();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)
@@ -208,10 +216,21 @@ impl Nfs4 {
             owners: Owners::new(config.owners),
             state,
             callbacks,
+            copier: Copier::new(Arc::clone(&messenger)),
             messenger,
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
         })
+    }
+
+    /// Copies of more than `bytes` go on after their reply, if their clients hear of that; 64 MiB unless this is said. Only
+    /// before the server is shared.
+    #[must_use]
+    pub fn with_copies_that_go_on(mut self: Arc<Self>, bytes: u64) -> Arc<Self> {
+        if let Some(server) = Arc::get_mut(&mut self) {
+            server.copier.longer_than = bytes;
+        }
+        self
     }
 
     /// If the clients that may reclaim have changed, brings that to stable storage. Tells `vfs` and clients what has become
@@ -258,6 +277,9 @@ impl Program for Arc<Nfs4> {
             "Ranges of files locked by NFS version 4.",
             locks,
         );
+        let copies = self.state.lock().copies();
+        let help = "Copies of files that go on after their call was answered.";
+        gauge(out, "nfs4_copies", help, copies);
         recalls::append_text(&self.state.lock().delegation_counts(), out);
         self.callbacks.lock().append_text(out);
     }
@@ -313,6 +335,11 @@ impl Program for Arc<Nfs4> {
         drop(state);
         self.callbacks.lock().tick();
         self.messenger.tick();
+        self.copier.tick();
+    }
+
+    fn stop(&self) {
+        self.copier.stop();
     }
 }
 

@@ -199,7 +199,9 @@ pub(super) fn delegation<'a>(
 /// The client does not hear what the operation under way has given it.
 pub(super) fn take_back(c: &mut Compound<'_>) {
     if let Some(given) = c.given.take() {
-        c.server.state.lock().take_back_delegation(&given);
+        let mut machine = c.server.state.lock();
+        machine.take_back_delegation(&given);
+        machine.forget_copy(&given);
     }
 }
 

@@ -7,14 +7,15 @@ use odafs_fabric::sync::Arc;
 
 use super::compound::{Compound, Done, Stop, Written, plain};
 use super::copy;
+use super::offload;
 use super::state::Io;
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
 use crate::vfs::{Extent, extents};
 
-/// These and, in a file of their own, COPY and CLONE.
+/// These and, in files of their own, COPY and CLONE, OFFLOAD_STATUS and OFFLOAD_CANCEL.
 pub(super) fn run(
-    c: &Compound<'_>,
+    c: &mut Compound<'_>,
     operation: &Operation<'_>,
     w: &mut ResultWriter<'_, '_>,
 ) -> Written {
@@ -27,6 +28,8 @@ pub(super) fn run(
         O::Clone(arguments) => plain(w, code, copy::clone(c, arguments)?),
         O::Seek(arguments) => plain(w, code, seek(c, arguments)?),
         O::IoAdvise(arguments) => plain(w, code, advise(c, arguments)?),
+        O::OffloadStatus(state) => plain(w, code, offload::status(c, *state)?),
+        O::OffloadCancel(state) => plain(w, code, offload::cancel(c, *state)?),
         _ => Err(Status::NotSupp.into()),
     }
 }

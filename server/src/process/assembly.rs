@@ -224,6 +224,7 @@ impl Assembly {
             joined(thread);
         }
         self.pool.stop();
+        self.service.stop();
         self.stopping.store(true, Ordering::Release);
         self.export.store().interrupt();
         if let Some(thread) = self.observer.take() {

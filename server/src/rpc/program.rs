@@ -163,6 +163,9 @@ pub trait Program: Send + Sync {
         let _ = now;
     }
 
+    /// The server ends: nothing goes on by itself any more.
+    fn stop(&self) {}
+
     /// Appends figures of its own in the text format of Prometheus.
     fn append_text(&self, out: &mut String) {
         let _ = out;

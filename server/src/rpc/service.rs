@@ -102,6 +102,13 @@ impl Service {
         &self.0.access
     }
 
+    /// Ends what the programs do by themselves, for good.
+    pub fn stop(&self) {
+        for program in &self.0.programs {
+            program.stop();
+        }
+    }
+
     /// To be called every second or so.
     pub fn tick(&self, now: Nanos) {
         for program in &self.0.programs {

@@ -4,6 +4,8 @@
 //! The gates of both files are closed for each piece, the lower object's first: so copies in opposite directions take turns, and
 //! nobody sees bytes in the target that others cannot see in the source yet. Between two pieces others may write to the source,
 //! and what they write may be copied (RFC 7862, section 15.2.3).
+//!
+//! A copy is made in one call, or the beginning of it is ([`copy`]); or step by step, by whoever goes on with it ([`Steps`]).
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
@@ -46,9 +48,14 @@ struct Bounds {
     time: Nanos,
 }
 
+/// The most bytes with the target's gate closed.
+pub const PIECE: u64 = 1 << 20;
+/// The most bytes that [`copy`] copies.
+pub const MOST: u64 = 64 << 20;
+
 const BOUNDS: Bounds = Bounds {
-    piece: 1 << 20,
-    bytes: 64 << 20,
+    piece: PIECE,
+    bytes: MOST,
     time: Nanos::from_secs(1),
 };
 
@@ -100,6 +107,71 @@ fn copy_within(
         count: done,
         verifier,
     })
+}
+
+/// A copy that is made step by step.
+pub struct Steps {
+    who: Credential,
+    from: (Arc<File>, u64),
+    to: (Arc<File>, u64),
+    left: u64,
+    piece: u64,
+}
+
+impl Steps {
+    /// A copy of `count` bytes, or of all behind the first if that is 0, in steps of at most `piece` bytes. INVAL where the source
+    /// does not have them; also what would be the refusal of the first step. May block.
+    pub fn new(
+        export: &Export,
+        who: &Credential,
+        from: Place<'_>,
+        to: Place<'_>,
+        count: u64,
+        piece: u64,
+    ) -> Result<Self, StoreError> {
+        let (left, _) = to_take(export, who, from, to, count)?;
+        copy_piece(export, who, (from, to), 0, 0)?;
+        Ok(Self {
+            who: who.clone(),
+            from: (Arc::clone(from.file), from.offset),
+            to: (Arc::clone(to.file), to.offset),
+            left,
+            piece,
+        })
+    }
+
+    /// Bytes that are still to be copied.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Copies the next bytes, if the caller may still read and write them: how many. 0: there are no more, since the source ends.
+    /// May block.
+    pub fn step(&mut self, export: &Export) -> Result<u64, StoreError> {
+        let (source, target) = (&self.from.0, &self.to.0);
+        let facts = source.facts();
+        check_right(export, &self.who, source, &facts, Effort::MayBlock).map_err(refusal)?;
+        let from = Place {
+            file: source,
+            offset: self.from.1,
+        };
+        let to = Place {
+            file: target,
+            offset: self.to.1,
+        };
+        let most = self.left.min(self.piece);
+        let copied = copy_piece(export, &self.who, (from, to), 0, most)?;
+        let metrics = export.metrics();
+        metrics.writes.increment();
+        metrics.written_bytes.add(copied);
+        if export.store().wants_sync() {
+            sync(export, target, true)?;
+        }
+        self.from.1 += copied;
+        self.to.1 += copied;
+        self.left -= copied;
+        Ok(copied)
+    }
 }
 
 /// Copies some of `piece` bytes, after `done` others. If there are none, the right to write is asked for all the same.

@@ -5,7 +5,7 @@ use odafs_common::wire::nfs3::{SetAttributes, SetTime, Time};
 use super::STORE_BYTES;
 
 /// The bytes, one choice after the other; zeros once they are used up.
-pub(super) struct Choices<'a>(pub &'a [u8]);
+pub(crate) struct Choices<'a>(pub &'a [u8]);
 
 impl Choices<'_> {
     pub fn next(&mut self) -> Option<u8> {

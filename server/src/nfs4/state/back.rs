@@ -9,12 +9,14 @@ use odafs_common::wire::rpc::{Auth, EncodedAuth};
 use odafs_fabric::clock::Nanos;
 
 use super::clients::Kind;
+use super::copies::{Copied, Copies};
 use super::delegations::Delegations;
 use super::stateids::words;
 use super::{Origin, State, Way};
 use crate::vfs::ObjectId;
 
-/// The most that waits to be said to one client, besides recalls; beyond it the client finds out for itself.
+/// The most that waits to be said to one client, besides recalls and what became of copies; beyond it the client finds out for
+/// itself.
 const CALLBACKS_MAX: usize = 1024;
 
 /// What a client is told or asked.
@@ -55,6 +57,24 @@ pub enum Callback {
         /// The client may keep so many.
         keep: u32,
     },
+    /// A copy is over.
+    Offload {
+        /// The copy.
+        state: StateId,
+        /// Into this file.
+        file: ObjectId,
+        /// The compound that began it.
+        origin: Option<Origin>,
+        /// What became of it.
+        copied: Copied,
+    },
+}
+
+impl Callback {
+    /// Whether the server goes on keeping something until the client has heard this. Others are hints.
+    fn is_awaited(&self) -> bool {
+        matches!(self, Self::Recall { .. } | Self::Offload { .. })
+    }
 }
 
 /// A callback to send.
@@ -162,9 +182,14 @@ fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
     known.next()
 }
 
-/// Whether a callback is still to be said. What was returned meanwhile needs no recall, and what nobody waits for no answer.
-fn is_due(callback: &Callback, delegations: &Delegations) -> bool {
+/// Whether a callback is still to be said. What was returned meanwhile needs no recall, what nobody waits for no answer, and
+/// of what was cancelled nothing is told.
+fn is_due(callback: &Callback, delegations: &Delegations, copies: &Copies) -> bool {
     match callback {
+        Callback::Offload { state, .. } => {
+            let [_, client, number] = words(&state.other);
+            copies.has((client, number))
+        }
         Callback::Recall { state, .. } => {
             let [_, client, number] = words(&state.other);
             delegations.is_recalled((client, number))
@@ -236,6 +261,17 @@ impl State {
         sessions.any(|session| session.back.as_ref().is_some_and(BackChannel::is_up))
     }
 
+    /// Whether callbacks of minor version 2 reach a client.
+    pub(super) fn hears_of_copies(&self, client: u32) -> bool {
+        let Some(Kind::Sessions { sessions, .. }) = self.clients.get(&client).map(|c| &c.kind)
+        else {
+            return false;
+        };
+        let sessions = sessions.iter().filter_map(|id| self.sessions.get(id));
+        let mut backs = sessions.filter_map(|session| session.back.as_ref());
+        backs.any(|back| back.is_up() && back.minor >= 2)
+    }
+
     /// What SEQUENCE says of the way back of a session: nothing, unless there was to be one.
     pub(super) fn back_status(&self, id: &SessionId) -> u32 {
         let Some(session) = self.sessions.get(id) else {
@@ -261,11 +297,9 @@ impl State {
         };
         if known.callbacks.len() >= CALLBACKS_MAX {
             // A recall that is not said costs the client its delegations. There are no more of those than delegations.
-            let delegations = &self.delegations;
-            known.callbacks.retain(|said| is_due(said, delegations));
-            if !matches!(callback, Callback::Recall { .. })
-                && known.callbacks.len() >= CALLBACKS_MAX
-            {
+            let (delegations, copies) = (&self.delegations, &self.copies);
+            (known.callbacks).retain(|said| is_due(said, delegations, copies));
+            if !callback.is_awaited() && known.callbacks.len() >= CALLBACKS_MAX {
                 return;
             }
         }
@@ -305,11 +339,11 @@ impl State {
                 else {
                     continue;
                 };
-                let delegations = &self.delegations;
+                let (delegations, copies) = (&self.delegations, &self.copies);
                 let slots = back.slots.take();
                 let slots = slots.map(|target| Callback::RecallSlot { target });
                 let mut waiting = std::iter::from_fn(|| client.callbacks.pop_front());
-                let due = || waiting.find(|next| is_due(next, delegations));
+                let due = || waiting.find(|next| is_due(next, delegations, copies));
                 let Some(callback) = slots.or_else(due) else {
                     continue;
                 };
@@ -355,9 +389,16 @@ impl State {
         match called {
             Called::Seen | Called::Told(..) => {
                 back.sequence = sequence;
-                if let Callback::Recall { state, .. } = &under_way.callback {
-                    let [_, client, number] = words(&state.other);
-                    self.delegations.answered((client, number), true);
+                match &under_way.callback {
+                    Callback::Recall { state, .. } => {
+                        let [_, client, number] = words(&state.other);
+                        self.delegations.answered((client, number), true);
+                    }
+                    Callback::Offload { state, .. } => self.forget_copy(state),
+                    Callback::NotifyLock { .. }
+                    | Callback::RecallAny { .. }
+                    | Callback::RecallSlot { .. }
+                    | Callback::GetAttributes { .. } => {}
                 }
                 self.calling.insert(client);
             }
@@ -368,13 +409,16 @@ impl State {
             }
             Called::Refused => {
                 back.fault = true;
-                // Others are hints. One that this client can never take, too long for its transport say, would be in the way.
-                if matches!(under_way.callback, Callback::Recall { .. }) {
+                // A hint that this client can never take, too long for its transport say, would be in the way.
+                if under_way.callback.is_awaited() {
                     self.put_back(client, under_way.callback);
                 }
             }
             Called::Somehow if !matches!(under_way.callback, Callback::Recall { .. }) => {
                 back.sequence = sequence;
+                if let Callback::Offload { state, .. } = &under_way.callback {
+                    self.forget_copy(state);
+                }
                 self.calling.insert(client);
             }
             Called::NotYet | Called::Unknown | Called::Somehow => {

@@ -474,6 +474,40 @@ impl State {
         }
     }
 
+    /// Makes room for state of a client where there is as much as there may be of all: those whose lease is over lose theirs.
+    pub(super) fn make_room_for_state(&mut self, now: Nanos, client: u32) {
+        let holds = |silent: &Client| !silent.owners.is_empty();
+        self.expel_silent(now, client, holds, |state| {
+            let most = state.limits.all_states;
+            state.entries.len() < most && state.owners.len() < most && state.ranges + 2 <= most
+        });
+    }
+
+    /// Takes everything from clients whose leases are over and that `hold` something, until there is room: first from those that
+    /// were silent for longest, and never from `wants`.
+    pub(super) fn expel_silent(
+        &mut self,
+        now: Nanos,
+        wants: u32,
+        hold: impl Fn(&Client) -> bool,
+        has_room: impl Fn(&Self) -> bool,
+    ) {
+        if has_room(self) {
+            return;
+        }
+        let over = self.clients.iter().filter(|(number, client)| {
+            **number != wants && hold(client) && now.since(client.renewed) > self.limits.lease
+        });
+        let mut silent = Vec::from_iter(over.map(|(number, client)| (client.renewed, *number)));
+        silent.sort_unstable();
+        for (_, number) in silent {
+            self.expel(number);
+            if has_room(self) {
+                break;
+            }
+        }
+    }
+
     pub(super) fn remove_client(&mut self, number: u32) {
         self.take_all(number);
         let Some(client) = self.clients.remove(&number) else {

@@ -104,6 +104,7 @@ impl State {
                 return Err(Status::BadStateId.into());
             }
         }
+        self.make_room_for_state(now, client);
         let owner = self.owner(client, Role::Lock, new.owner.owner.0)?;
         if sender == Sender::Named && !self.is_next(owner, new.lock_sequence) {
             return Err(Status::BadSeqId.into());
@@ -144,9 +145,11 @@ impl State {
                 return Err(refused);
             }
         }
+        self.make_room_for_state(now, client);
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         // A lock may cut one in two.
-        if known.ranges + 2 > self.limits.states {
+        let most = known.ranges + 2 > self.limits.states;
+        if most || self.ranges + 2 > self.limits.all_states {
             return Err(self.too_much(client).into());
         }
         let key = match self.held.get(&(owner, asked.file)) {
@@ -217,7 +220,8 @@ impl State {
         let owner = entry.owner;
         let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
         let splits = self.locks.would_split(file, span, holder(owner));
-        if splits && known.ranges >= self.limits.states {
+        let most = known.ranges >= self.limits.states || self.ranges >= self.limits.all_states;
+        if splits && most {
             return Err(self.too_much(key.0));
         }
         self.give_back(key.0, owner, file, span);
@@ -268,6 +272,7 @@ impl State {
     fn count_ranges(&mut self, client: u32, file: ObjectId, counted: Counted) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.ranges = client.ranges + counted.after - counted.before;
+            self.ranges = self.ranges + counted.after - counted.before;
         }
         let state = self.files.get(&file);
         if state.is_some_and(|state| !state.waiters.is_empty()) {

@@ -4,6 +4,7 @@
 
 mod back;
 mod clients;
+mod copies;
 mod delegations;
 mod locks;
 mod opens;
@@ -25,6 +26,8 @@ use crate::vfs::locks::{Locks, Side};
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
+use copies::Copies;
+pub use copies::{Copied, CopyTurn, Copying};
 use delegations::Delegations;
 pub use delegations::{Answer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
@@ -45,7 +48,7 @@ pub struct Limits {
     pub sessions: usize,
     /// Stateids of a client, and as many ranges that it has locked.
     pub states: usize,
-    /// Stateids of all clients.
+    /// Stateids of all clients, and as many ranges that they have locked.
     pub all_states: usize,
     /// Delegations of a client.
     pub delegations: usize,
@@ -279,6 +282,7 @@ pub struct State {
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
     delegations: Delegations,
+    copies: Copies,
     /// What is locked, also by other protocols.
     locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
@@ -294,6 +298,8 @@ pub struct State {
     /// When clients were last asked to use fewer slots.
     asked_for_slots: Option<Nanos>,
     opens: usize,
+    /// Ranges that all clients have locked.
+    ranges: usize,
     /// Clients to which something may be said now.
     calling: BTreeSet<u32>,
     /// Those to which it may be said after a while.
@@ -327,6 +333,7 @@ impl State {
             held: HashMap::new(),
             files: HashMap::new(),
             delegations: Delegations::default(),
+            copies: Copies::default(),
             locks: Arc::default(),
             records: Vec::new(),
             named: NamedFiles::new(),
@@ -336,6 +343,7 @@ impl State {
             cached_bytes: 0,
             asked_for_slots: None,
             opens: 0,
+            ranges: 0,
             calling: BTreeSet::new(),
             later: BTreeSet::new(),
             swept: now,
@@ -433,7 +441,11 @@ impl State {
 
     /// Clients, sessions, opens, ranges that are locked: for metrics.
     pub fn counts(&self) -> [usize; 4] {
-        let locks = self.clients.values().map(|client| client.ranges).sum();
-        [self.clients.len(), self.sessions.len(), self.opens, locks]
+        [
+            self.clients.len(),
+            self.sessions.len(),
+            self.opens,
+            self.ranges,
+        ]
     }
 }

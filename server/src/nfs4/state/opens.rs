@@ -93,6 +93,7 @@ impl State {
     ) -> Result<Opened, Status> {
         let client = self.client_of(now, sender, owner)?;
         self.may_take(now, client, wanted.reclaim)?;
+        self.make_room_for_state(now, client);
         let number = self.owner(client, Role::Open, owner.owner.0)?;
         let opened = self.open_as(now, client, number, wanted);
         self.release_owner(number);

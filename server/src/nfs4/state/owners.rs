@@ -71,6 +71,7 @@ impl State {
         sequence: u32,
     ) -> Result<Turn, Status> {
         let client = self.legacy_client(now, owner.client_id)?;
+        self.make_room_for_state(now, client);
         let number = self.owner(client, Role::Open, owner.owner.0)?;
         let Some(found) = self.owners.get(&number) else {
             return Err(Status::ServerFault);
@@ -300,6 +301,7 @@ impl State {
         let owners = Vec::from_iter(known.owners.values().copied());
         self.wait_for_nothing(client);
         self.drop_delegations(client);
+        self.drop_copies(client);
         for owner in owners {
             self.remove_owner(owner);
         }

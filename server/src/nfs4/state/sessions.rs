@@ -12,7 +12,7 @@ use odafs_common::wire::nfs4::{
 use odafs_fabric::clock::Nanos;
 
 use super::back::BackChannel;
-use super::clients::Kind;
+use super::clients::{Client, Kind};
 use super::{Limits, Origin, Principal, Sequenced, Slot, State, Way};
 
 /// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
@@ -143,6 +143,12 @@ impl State {
         if sessions.len() >= self.limits.sessions {
             return Err(Status::NoSpc);
         }
+        // The silent keep their sessions only while nobody else wants what these take.
+        let wanted = cached_bytes(&fore).saturating_mul(4);
+        let hold = |silent: &Client| !silent.legacy();
+        self.expel_silent(now, number, hold, |state| {
+            state.cached_bytes.saturating_add(wanted) <= state.limits.all_cached_bytes
+        });
         let left = self
             .limits
             .all_cached_bytes

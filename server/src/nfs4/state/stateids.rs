@@ -56,7 +56,10 @@ impl State {
         loop {
             known.last_state = known.last_state.wrapping_add(1);
             let key = (client, known.last_state);
-            if !self.entries.contains_key(&key) && !self.delegations.has(key) {
+            let known = self.entries.contains_key(&key)
+                || self.delegations.has(key)
+                || self.copies.has(key);
+            if !known {
                 return Some(key);
             }
         }

@@ -1,10 +1,12 @@
 //! The state machine by itself: time is a number here.
 
 mod clients;
+mod copies;
 mod delegations;
 mod locks;
 mod random;
 mod recalls;
+mod silent;
 mod slots;
 
 use odafs_common::wire::nfs4::*;
@@ -168,4 +170,5 @@ fn assert_empty(state: &State) {
     assert!(state.held.is_empty() && state.files.is_empty());
     assert!(state.later.is_empty() && state.delegations.is_empty());
     assert!(state.named.is_empty() && state.cached_bytes == 0);
+    assert!(state.copies() == 0 && state.ranges == 0);
 }

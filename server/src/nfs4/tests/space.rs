@@ -22,7 +22,7 @@ fn read(state: StateId, offset: u64, count: u32) -> ReadArgs {
 
 impl Client<'_> {
     /// Does this to the file of that handle. The reply may be too long for a slot to keep.
-    fn on(&self, handle: &[u8], operation: Operation<'_>) -> Reply {
+    pub(super) fn on(&self, handle: &[u8], operation: Operation<'_>) -> Reply {
         self.asks(handle, operation, Effort::MayBlock)
     }
 
@@ -42,7 +42,7 @@ impl Client<'_> {
         reply
     }
 
-    fn content(&self, handle: &[u8]) -> Vec<u8> {
+    pub(super) fn content(&self, handle: &[u8]) -> Vec<u8> {
         let all = Operation::Read(read(StateId::ANONYMOUS, 0, 1 << 18));
         let reply = self.on(handle, all);
         let OperationResult::Read(Ok(ok)) = reply.last() else {
@@ -208,7 +208,11 @@ fn a_file_of_many_holes_is_read_in_several_steps() {
 }
 
 /// Two files, the first of these bytes and the second empty, open for reading and for both: their stateids and handles.
-fn pair(client: &Client<'_>, room: &Room, data: &[u8]) -> ((StateId, Vec<u8>), (StateId, Vec<u8>)) {
+pub(super) fn pair(
+    client: &Client<'_>,
+    room: &Room,
+    data: &[u8],
+) -> ((StateId, Vec<u8>), (StateId, Vec<u8>)) {
     room.file(b"source", data);
     room.file(b"target", b"");
     let source = client.opened(b"me", b"source", (share_access::READ, 0), None);
@@ -218,7 +222,7 @@ fn pair(client: &Client<'_>, room: &Room, data: &[u8]) -> ((StateId, Vec<u8>), (
 
 impl Client<'_> {
     /// Does this to two files, the saved and the current one.
-    fn between(&self, from: &[u8], to: &[u8], operation: Operation<'_>) -> Reply {
+    pub(super) fn between(&self, from: &[u8], to: &[u8], operation: Operation<'_>) -> Reply {
         self.does(&[
             Operation::PutFileHandle(FileHandle(from)),
             Operation::SaveFileHandle,
@@ -228,7 +232,7 @@ impl Client<'_> {
     }
 }
 
-fn copy_all(source: StateId, destination: StateId) -> CopyArgs<'static> {
+pub(super) fn copy_all(source: StateId, destination: StateId) -> CopyArgs<'static> {
     CopyArgs {
         source,
         destination,
@@ -400,13 +404,15 @@ fn what_this_server_does_not_do_is_refused() {
         source: state,
         destination: NetLocation::Name(Opaque(b"other")),
     };
+    for operation in [Operation::CopyNotify(notify), Operation::WriteSame(same)] {
+        assert_eq!(client.on(&handle, operation).status(), Status::NotSupp);
+    }
+    // An open is no copy.
     for operation in [
         Operation::OffloadStatus(state),
         Operation::OffloadCancel(state),
-        Operation::CopyNotify(notify),
-        Operation::WriteSame(same),
     ] {
-        assert_eq!(client.on(&handle, operation).status(), Status::NotSupp);
+        assert_eq!(client.on(&handle, operation).status(), Status::BadStateId);
     }
     // Hints may be taken or left.
     let advice = IoAdviseArgs {

@@ -32,6 +32,9 @@ enum Step {
     Delegate(usize, u64, bool, bool),
     Recall(usize, u64, bool),
     Return(usize, usize),
+    Copy(usize, usize, u64),
+    Piece(usize, u8),
+    Cancel(usize, usize, u64),
     Send(u8),
     Closed(u64),
     Wait(u64),
@@ -81,6 +84,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(a, b, c, d)| S::Delegate(a, b, c, d)),
         (n(), 0..3u64, any::<bool>()).prop_map(|(a, b, c)| S::Recall(a, b, c)),
         (n(), n()).prop_map(|(a, b)| S::Return(a, b)),
+        (n(), n(), 0..3u64).prop_map(|(a, b, c)| S::Copy(a, b, c)),
+        (n(), 0..6u8).prop_map(|(a, b)| S::Piece(a, b)),
+        (n(), n(), 0..3u64).prop_map(|(a, b, c)| S::Cancel(a, b, c)),
         (0..5u8).prop_map(S::Send),
         (0..3u64).prop_map(S::Closed),
         prop_oneof![4 => 0..30u64, 1 => 80..400u64].prop_map(S::Wait),
@@ -96,6 +102,7 @@ struct World {
     states: Vec<(StateId, u64)>,
     slots: Vec<Slot>,
     turns: Vec<OwnerTurn>,
+    copies: Vec<StateId>,
     /// Files that `vfs` takes for delegated.
     promised: HashSet<ObjectId>,
 }
@@ -135,7 +142,9 @@ impl World {
                 args.fore.max_requests = slots;
                 args.flags = create_session_flag::BACK_CHANNEL;
                 args.callback_security = List(vec![CallbackSecurity::None]);
-                if let Ok(made) = state.create_session(now, who(false), way(1), &args) {
+                if let Ok(made) =
+                    state.create_session(now, who(false), Way { minor: 2, ..way(1) }, &args)
+                {
                     self.sessions.push(made.session);
                 }
             }
@@ -294,6 +303,41 @@ impl World {
                 let (given, ino) = named(index);
                 let sender = Sender::Client(id(client));
                 let _ = state.delegation_return(sender, &given, file(ino));
+            }
+            Step::Copy(index, client, ino) => {
+                let (given, source) = named(index);
+                let copying = Copying {
+                    source: (given, file(source)),
+                    target: (StateId::ANONYMOUS, file(ino)),
+                    verifier: [0; 8],
+                    origin: None,
+                };
+                let begun = state.begin_copy(Sender::Client(id(client)), copying);
+                self.copies.extend(begun);
+            }
+            Step::Piece(index, how) => {
+                let Some(copy) = pick(&self.copies, index) else {
+                    return;
+                };
+                match (state.copy_turn(now, &copy), how) {
+                    (CopyTurn::Gone, _) => {}
+                    // It is cancelled in the middle.
+                    (_, 0) => {
+                        state.forget_copy(&copy);
+                        assert!(!state.copied(&copy, 1));
+                    }
+                    (CopyTurn::Refused(status), _) => state.end_copy(&copy, status),
+                    (CopyTurn::Copy, 1) => state.end_copy(&copy, Status::Ok),
+                    (CopyTurn::Copy, _) => assert!(state.copied(&copy, 1)),
+                }
+            }
+            Step::Cancel(index, client, ino) => {
+                let copy = pick(&self.copies, index).unwrap_or(StateId::ANONYMOUS);
+                let sender = Sender::Client(id(client));
+                let told = state.copy_status(sender, &copy, file(ino));
+                let cancelled = state.cancel_copy(sender, &copy, file(ino));
+                assert_eq!(told.is_ok(), cancelled.is_ok());
+                assert!(cancelled.is_err() || !state.is_copying(&copy));
             }
             Step::Send(how) => {
                 let called = match how {

@@ -1,0 +1,765 @@
+//! Copies that go on after their COPY was answered. The tests make the pieces, one by one.
+
+use std::collections::VecDeque;
+
+use odafs_common::wire::rpc;
+use odafs_common::wire::xdr::{Decode as _, Encode as _};
+use proptest::prelude::*;
+
+use super::callbacks::{Mailbox, listening};
+use super::delegations::{BOTH, READ, gives_back, opens, put};
+use super::space::copy_all;
+use super::*;
+use crate::store::{Status as StoreStatus, Store as _};
+
+const P: usize = 4096;
+const PAGE: u64 = P as u64;
+
+/// A room where copies of more than two pages go on, a page at a time.
+fn room() -> Room {
+    let mut room = Room::new();
+    let copier = &mut room.nfs.copier;
+    copier.longer_than = 2 * PAGE;
+    copier.piece = PAGE;
+    copier.has_thread = false;
+    room
+}
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at % 251) as u8).collect()
+}
+
+/// A client of minor version 2 that hears callbacks.
+fn hearing<'r>(room: &'r Room, name: &[u8], connection: u64) -> (Client<'r>, Arc<Mailbox>) {
+    starting(room, name, connection, 1)
+}
+
+fn starting<'r>(
+    room: &'r Room,
+    name: &[u8],
+    connection: u64,
+    verifier: u8,
+) -> (Client<'r>, Arc<Mailbox>) {
+    let (caller, mailbox) = listening(connection);
+    let mut client = Client {
+        caller,
+        ..Client::unknown(room, 0)
+    };
+    let exchange = Operation::ExchangeId(ExchangeIdArgs {
+        client: ClientOwner {
+            verifier: [verifier; 8],
+            id: Opaque(name),
+        },
+        flags: 0,
+        protection: StateProtection::None,
+        implementation: AtMostOne(None),
+    });
+    let reply = client.call(2, &[exchange]);
+    let OperationResult::ExchangeId(Ok(exchanged)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    client.id = exchanged.client_id;
+    let create = Operation::CreateSession(CreateSessionArgs {
+        client_id: exchanged.client_id,
+        sequence: exchanged.sequence,
+        flags: create_session_flag::BACK_CHANNEL,
+        fore: CHANNEL,
+        back: CHANNEL,
+        callback_program: 0x4000_0000,
+        callback_security: List(vec![CallbackSecurity::None]),
+    });
+    let reply = client.call(2, &[create]);
+    let OperationResult::CreateSession(Ok(session)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    client.session = session.session;
+    client.completes();
+    (client, mailbox)
+}
+
+/// Opens a file, and wants no delegation of it: its stateid and handle.
+fn opened(client: &Client<'_>, name: &[u8], access: u32) -> (StateId, Vec<u8>) {
+    let access = access | share_access::WANT_NONE;
+    client.opened(b"me", name, (access, 0), None)
+}
+
+/// Two files, the first of these bytes and the second empty, open for reading and for both.
+fn pair(client: &Client<'_>, room: &Room, data: &[u8]) -> ((StateId, Vec<u8>), (StateId, Vec<u8>)) {
+    room.file(b"source", data);
+    room.file(b"target", b"");
+    let source = opened(client, b"source", READ);
+    (source, opened(client, b"target", BOTH))
+}
+
+/// What COPY answered.
+fn copies(client: &Client<'_>, from: &[u8], to: &[u8], copy: CopyArgs<'static>) -> CopyOk {
+    let reply = client.between(from, to, Operation::Copy(copy));
+    let OperationResult::Copy(Ok(ok)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    ok
+}
+
+/// The stateid of a copy that goes on.
+fn goes_on(ok: &CopyOk) -> StateId {
+    assert!(!ok.requirements.synchronous && ok.requirements.consecutive);
+    assert_eq!(ok.response.count, 0);
+    let state = ok.response.callback.0.expect("a stateid");
+    assert_ne!(state.sequence, 0);
+    state
+}
+
+fn status(
+    client: &Client<'_>,
+    target: &[u8],
+    copy: StateId,
+) -> Result<(u64, Option<Status>), Status> {
+    let reply = client.on(target, Operation::OffloadStatus(copy));
+    match reply.last() {
+        OperationResult::OffloadStatus(result) => result.map(|ok| (ok.count, ok.complete.0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn cancel(client: &Client<'_>, target: &[u8], copy: StateId) -> Status {
+    client.on(target, Operation::OffloadCancel(copy)).status()
+}
+
+/// CB_OFFLOAD that came: its xid and number, and what it says.
+#[derive(Debug)]
+struct Told {
+    xid: u32,
+    sequence: u32,
+    state: StateId,
+    file: Vec<u8>,
+    info: OffloadInfo,
+}
+
+fn told(client: &Client<'_>, message: &[u8]) -> Told {
+    let (header, mut r) = rpc::parse_call(message).expect("a call");
+    let compound = CallbackHeader::decode(&mut r).expect("a header");
+    assert_eq!((compound.minor_version, compound.operations), (2, 2));
+    let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
+    let (CallbackOperation::Sequence(sequence), CallbackOperation::Offload(offload)) =
+        (next(), next())
+    else {
+        panic!("{message:?}");
+    };
+    let calls = &sequence.referring.0[0];
+    assert_eq!(calls.session, client.session);
+    assert!(calls.calls.0[0].sequence <= client.sequence.get());
+    Told {
+        xid: header.xid,
+        sequence: sequence.sequence,
+        state: offload.state,
+        file: offload.file.0.to_vec(),
+        info: offload.info,
+    }
+}
+
+fn answers(client: &Client<'_>, told: &Told, status: Status) {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    rpc::reply_success(&mut w, told.xid);
+    status.encode(&mut w);
+    w.opaque(b"");
+    w.u32(2);
+    let taken = CallbackSequenceOk {
+        session: client.session,
+        sequence: told.sequence,
+        slot: 0,
+        highest_slot: 0,
+        target_highest_slot: 0,
+    };
+    CallbackResult::Sequence(Ok(taken)).encode(&mut w);
+    let result = match status {
+        Status::Ok => Ok(()),
+        refused => Err(refused),
+    };
+    CallbackResult::Offload(result).encode(&mut w);
+    client.room.nfs.answered(client.caller.connection, &bytes);
+}
+
+fn done(told: &Told) -> (u64, Stable, Verifier) {
+    let OffloadInfo::Done(response) = told.info else {
+        panic!("{told:?}");
+    };
+    assert_eq!(response.callback, AtMostOne(None));
+    (response.count, response.committed, response.verifier)
+}
+
+fn close(state: StateId) -> Operation<'static> {
+    Operation::Close(CloseArgs { sequence: 0, state })
+}
+
+#[test]
+fn a_long_copy_goes_on_after_its_reply() {
+    let room = room();
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P + 100);
+    let (source, target) = pair(&client, &room, &data);
+    let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+    let copy = goes_on(&ok);
+    assert!(client.content(&target.1).is_empty());
+    assert_eq!(status(&client, &target.1, copy), Ok((0, None)));
+    for piece in 1..=5 {
+        assert!(room.nfs.copier.step());
+        let copied = Ok((piece * PAGE, None));
+        assert_eq!(status(&client, &target.1, copy), copied);
+        assert_eq!(client.content(&target.1), data[..piece as usize * P]);
+    }
+    assert!(mailbox.is_empty());
+    assert!(room.nfs.copier.step());
+    assert!(!room.nfs.copier.step());
+    assert_eq!(client.content(&target.1), data);
+    let all = data.len() as u64;
+    let over = told(&client, &mailbox.only());
+    assert_eq!((over.state, &over.file), (copy, &target.1));
+    assert_eq!(done(&over), (all, Stable::Unstable, ok.response.verifier));
+    // It is known until the client has heard of its end.
+    answers(&client, &over, Status::Delay);
+    assert_eq!(
+        status(&client, &target.1, copy),
+        Ok((all, Some(Status::Ok)))
+    );
+    room.nfs.tick(odafs_fabric::clock::now());
+    let again = told(&client, &mailbox.only());
+    answers(&client, &again, Status::Ok);
+    assert_eq!(status(&client, &target.1, copy), Err(Status::BadStateId));
+    assert_eq!(cancel(&client, &target.1, copy), Status::BadStateId);
+    let commit = Operation::Commit(CommitArgs {
+        offset: 0,
+        count: 0,
+    });
+    let committed = client.on(&target.1, commit);
+    let OperationResult::Commit(Ok(committed)) = committed.last() else {
+        panic!("{:?}", committed.last());
+    };
+    assert_eq!(committed.verifier, ok.response.verifier);
+}
+
+#[test]
+fn a_copy_that_is_short_or_has_to_be_over_or_is_not_heard_of_is_over_with_its_reply() {
+    let room = room();
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let all = copy_all(source.0, target.0);
+    let short = CopyArgs {
+        count: 2 * PAGE,
+        ..all.clone()
+    };
+    let at_once = CopyArgs {
+        synchronous: true,
+        ..all.clone()
+    };
+    for (copy, count) in [(short, 2 * PAGE), (at_once, 5 * PAGE)] {
+        let ok = copies(&client, &source.1, &target.1, copy);
+        assert!(ok.requirements.synchronous);
+        assert_eq!((ok.response.count, ok.response.callback.0), (count, None));
+    }
+    // A client of minor version 1, and one that is not called back any more.
+    let (one, _) = super::callbacks::hearing(&room, b"one", 2);
+    let (from, _) = opened(&one, b"source", READ);
+    let (to, _) = opened(&one, b"target", BOTH);
+    let ok = copies(&one, &source.1, &target.1, copy_all(from, to));
+    assert_eq!(
+        (ok.response.count, ok.response.callback.0),
+        (5 * PAGE, None)
+    );
+    room.nfs.closed(1);
+    let ok = copies(&client, &source.1, &target.1, all);
+    assert_eq!(
+        (ok.response.count, ok.response.callback.0),
+        (5 * PAGE, None)
+    );
+    assert!(mailbox.is_empty() && !room.nfs.copier.step());
+}
+
+#[test]
+fn a_copy_is_refused_at_once_where_its_first_piece_would_be() {
+    let room = room();
+    let (mut client, _) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let beyond = CopyArgs {
+        count: 6 * PAGE,
+        ..copy_all(source.0, target.0)
+    };
+    let ask = |client: &Client<'_>, copy| {
+        let reply = client.between(&source.1, &target.1, Operation::Copy(copy));
+        reply.status()
+    };
+    assert_eq!(ask(&client, beyond), Status::Inval);
+    let exchanged = copy_all(target.0, source.0);
+    assert_eq!(ask(&client, exchanged), Status::BadStateId);
+    client.who = crate::vfs::testing::other();
+    let all = copy_all(source.0, target.0);
+    assert_eq!(ask(&client, all), Status::Access);
+    assert!(!room.nfs.copier.step());
+    assert_eq!(room.nfs.state.lock().copies(), 0);
+}
+
+#[test]
+fn what_was_cancelled_is_copied_no_further() {
+    let room = room();
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let (other, _) = hearing(&room, b"other", 2);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+    let copy = goes_on(&ok);
+    assert!(room.nfs.copier.step());
+    // Not by another client, of another file, or of the latest of several.
+    assert_eq!(cancel(&other, &target.1, copy), Status::BadStateId);
+    assert_eq!(cancel(&client, &source.1, copy), Status::BadStateId);
+    let latest = StateId {
+        sequence: 0,
+        ..copy
+    };
+    assert_eq!(cancel(&client, &target.1, latest), Status::BadStateId);
+    assert_eq!(cancel(&client, &target.1, copy), Status::Ok);
+    assert_eq!(status(&client, &target.1, copy), Err(Status::BadStateId));
+    while room.nfs.copier.step() {}
+    assert_eq!(client.content(&target.1), data[..P]);
+    assert!(mailbox.is_empty());
+    // One that is over, and whose client has not said that it knows.
+    let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+    while room.nfs.copier.step() {}
+    assert_eq!(cancel(&client, &target.1, goes_on(&ok)), Status::Ok);
+    assert_eq!(room.nfs.state.lock().copies(), 0);
+}
+
+#[test]
+fn a_copy_ends_with_its_client() {
+    let room = room();
+    let data = bytes(5 * P);
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let (source, target) = pair(&client, &room, &data);
+    let begin = |client: &Client<'_>, from, to| {
+        let ok = copies(client, &source.1, &target.1, copy_all(from, to));
+        goes_on(&ok);
+        assert!(room.nfs.copier.step());
+        assert_eq!(room.nfs.state.lock().copies(), 1);
+    };
+    begin(&client, source.0, target.0);
+    // It has started anew.
+    let (anew, _) = starting(&room, b"client", 2, 2);
+    assert_eq!(room.nfs.state.lock().copies(), 0);
+    while room.nfs.copier.step() {}
+    assert_eq!(anew.content(&target.1), data[..P]);
+    let (from, _) = opened(&anew, b"source", READ);
+    let (to, _) = opened(&anew, b"target", BOTH);
+    begin(&anew, from, to);
+    // It was not heard of for long.
+    let later = odafs_fabric::clock::now() + Nanos::from_secs(48 * 3600);
+    room.nfs.tick(later);
+    assert_eq!(room.nfs.state.lock().copies(), 0);
+    while room.nfs.copier.step() {}
+    let (third, _) = hearing(&room, b"third", 3);
+    assert_eq!(third.content(&target.1), data[..P]);
+    assert!(mailbox.is_empty());
+}
+
+#[test]
+fn a_copy_goes_as_far_as_its_stateids_allow() {
+    let room = room();
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    // Opened again, it is as it was.
+    let begin = |from, to| {
+        let ok = copies(&client, &source.1, &target.1, copy_all(from, to));
+        goes_on(&ok)
+    };
+    let copy = begin(source.0, target.0);
+    assert!(room.nfs.copier.step());
+    let (again, _) = opened(&client, b"target", BOTH);
+    assert!(room.nfs.copier.step());
+    assert_eq!(status(&client, &target.1, copy), Ok((2 * PAGE, None)));
+    let closed = client.does(&[put(&target.1), close(again)]);
+    assert_eq!(closed.status(), Status::Ok);
+    while room.nfs.copier.step() {}
+    // What is there is told, as after a short WRITE.
+    let over = told(&client, &mailbox.only());
+    assert_eq!(done(&over).0, 2 * PAGE);
+    answers(&client, &over, Status::Ok);
+    assert_eq!(client.content(&target.1), data[..2 * P]);
+    // Before there is anything, it is a failure.
+    let (to, _) = opened(&client, b"target", BOTH);
+    let copy = begin(source.0, to);
+    let closed = client.does(&[put(&source.1), close(source.0)]);
+    assert_eq!(closed.status(), Status::Ok);
+    while room.nfs.copier.step() {}
+    let over = told(&client, &mailbox.only());
+    assert_eq!(over.state, copy);
+    assert_eq!(over.info, OffloadInfo::Failed(Status::BadStateId, 0));
+    let failed = Ok((0, Some(Status::BadStateId)));
+    assert_eq!(status(&client, &target.1, copy), failed);
+}
+
+#[test]
+fn a_copy_waits_for_a_delegation_that_another_has() {
+    let room = room();
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let (holder, asked) = hearing(&room, b"holder", 2);
+    let data = bytes(5 * P);
+    room.file(b"source", &data);
+    let source = opened(&client, b"source", READ);
+    room.file(b"target", b"");
+    let given = opens(&holder, b"target", READ);
+    assert!(given.delegation.is_ok());
+    // Under no open, so that the delegation stands.
+    let arguments = copy_all(source.0, StateId::ANONYMOUS);
+    let copy = goes_on(&copies(&client, &source.1, &given.handle, arguments));
+    assert!(asked.is_empty());
+    assert!(room.nfs.copier.step());
+    assert!(!asked.is_empty(), "it is recalled");
+    assert!(!room.nfs.copier.step(), "it comes again later");
+    assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
+    room.nfs.tick(odafs_fabric::clock::now());
+    assert!(room.nfs.copier.step());
+    assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
+    assert_eq!(gives_back(&holder, &given), Status::Ok);
+    room.nfs.tick(odafs_fabric::clock::now());
+    while room.nfs.copier.step() {}
+    assert_eq!(done(&told(&client, &mailbox.only())).0, 5 * PAGE);
+    assert_eq!(client.content(&given.handle), data);
+}
+
+#[test]
+fn a_store_that_fails_or_has_lost_the_file_ends_the_copy() {
+    let room = room();
+    let (client, mailbox) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let begin = || {
+        let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+        goes_on(&ok)
+    };
+    begin();
+    let store = &room.world.store;
+    store.fail_next(crate::store::Operation::Write, StoreStatus::Stale);
+    while room.nfs.copier.step() {}
+    let over = told(&client, &mailbox.only());
+    assert_eq!(over.info, OffloadInfo::Failed(Status::Stale, 0));
+    answers(&client, &over, Status::Ok);
+    begin();
+    assert!(room.nfs.copier.step());
+    store.fail_next(crate::store::Operation::Write, StoreStatus::NoSpc);
+    while room.nfs.copier.step() {}
+    let over = told(&client, &mailbox.only());
+    assert_eq!(done(&over).0, PAGE);
+    answers(&client, &over, Status::Ok);
+    // The source is removed: its client has it open, and it is gone all the same.
+    begin();
+    assert!(room.nfs.copier.step());
+    let remove = Operation::Remove(Name(b"source"));
+    let removed = client.does(&[Operation::PutRootFileHandle, remove]);
+    assert_eq!(removed.status(), Status::Ok);
+    while room.nfs.copier.step() {}
+    let over = told(&client, &mailbox.only());
+    assert_eq!(done(&over).0, PAGE);
+    answers(&client, &over, Status::Ok);
+    assert_eq!(room.nfs.state.lock().copies(), 0);
+}
+
+#[test]
+fn what_became_of_a_copy_is_said_over_the_next_connection() {
+    let room = room();
+    let (mut client, mailbox) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+    let copy = goes_on(&ok);
+    mailbox.close();
+    room.nfs.closed(1);
+    while room.nfs.copier.step() {}
+    (client.caller, _) = listening(2);
+    let over = Ok((5 * PAGE, Some(Status::Ok)));
+    assert_eq!(status(&client, &target.1, copy), over);
+    let (caller, mailbox) = listening(3);
+    client.caller = caller;
+    let bind = Operation::BindConnection(BindConnectionArgs {
+        session: client.session,
+        channel: WantedChannel::BackOrBoth,
+        rdma: false,
+    });
+    assert_eq!(client.call(2, &[bind]).status(), Status::Ok);
+    let over = told(&client, &mailbox.only());
+    assert_eq!(done(&over).0, 5 * PAGE);
+    answers(&client, &over, Status::Ok);
+    assert_eq!(status(&client, &target.1, copy), Err(Status::BadStateId));
+}
+
+#[test]
+fn there_are_so_many_copies_and_no_more() {
+    let room = room();
+    let (client, _) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let begin = |client: &Client<'_>, from, to| {
+        let ok = copies(client, &source.1, &target.1, copy_all(from, to));
+        ok.response.callback.0
+    };
+    let first = Vec::from_iter((0..8).map(|_| begin(&client, source.0, target.0)));
+    assert!(first.iter().all(Option::is_some));
+    // The others are made at once.
+    assert_eq!(begin(&client, source.0, target.0), None);
+    assert_eq!(client.content(&target.1), data);
+    let mut clients = Vec::new();
+    for name in 1..10u8 {
+        clients.push(hearing(&room, &[name], u64::from(name) + 1).0);
+    }
+    let mut begun = 8;
+    for client in &clients {
+        let (from, _) = opened(client, b"source", READ);
+        let (to, _) = opened(client, b"target", BOTH);
+        let all = (0..10).filter(|_| begin(client, from, to).is_some());
+        begun += all.count();
+    }
+    assert_eq!(begun, 64);
+    assert_eq!(room.nfs.state.lock().copies(), 64);
+    // Who cancels one may begin another.
+    let cancelled = cancel(&client, &target.1, first[0].expect("a copy"));
+    assert_eq!(cancelled, Status::Ok);
+    assert!(begin(&client, source.0, target.0).is_some());
+    let mut text = String::new();
+    room.nfs.append_text(&mut text);
+    assert!(text.contains("\nodafs_nfs4_copies 64\n"), "{text}");
+}
+
+#[test]
+fn a_copy_whose_reply_does_not_fit_is_taken_back() {
+    let room = room();
+    let (mut client, mailbox) = hearing(&room, b"client", 1);
+    let data = bytes(5 * P);
+    let (source, target) = pair(&client, &room, &data);
+    let all = || Operation::Copy(copy_all(source.0, target.0));
+    let reply = client.between(&source.1, &target.1, all());
+    let OperationResult::Copy(Ok(ok)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert_eq!(cancel(&client, &target.1, goes_on(&ok)), Status::Ok);
+    // One word less, and what is around it.
+    client.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
+    let reply = client.between(&source.1, &target.1, all());
+    assert_eq!(reply.status(), Status::RepTooBig);
+    assert_eq!(room.nfs.state.lock().copies(), 0);
+    while room.nfs.copier.step() {}
+    assert!(mailbox.is_empty());
+}
+
+#[test]
+fn copies_have_a_thread_which_ends_with_the_server() {
+    let mut room = room();
+    room.nfs.copier.has_thread = true;
+    let data = bytes(50 * P);
+    {
+        let (client, mailbox) = hearing(&room, b"client", 1);
+        let (source, target) = pair(&client, &room, &data);
+        for round in 0..20 {
+            let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+            let copy = goes_on(&ok);
+            if round % 2 == 0 {
+                // Nothing more is written once that is answered.
+                let cancelled = cancel(&client, &target.1, copy);
+                let content = client.content(&target.1);
+                let over = cancelled == Status::BadStateId;
+                assert!(over || cancelled == Status::Ok, "{cancelled:?}");
+                assert_eq!(client.content(&target.1), content);
+                while !mailbox.is_empty() {
+                    answers(&client, &told(&client, &mailbox.only()), Status::Ok);
+                }
+            } else {
+                while mailbox.is_empty() {
+                    std::thread::yield_now();
+                }
+                let over = told(&client, &mailbox.only());
+                assert_eq!(done(&over).0, data.len() as u64);
+                answers(&client, &over, Status::Ok);
+                assert_eq!(client.content(&target.1), data);
+            }
+        }
+        let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+        goes_on(&ok);
+        room.nfs.stop();
+        let content = client.content(&target.1);
+        assert_eq!(client.content(&target.1), content);
+        // Nothing goes on by itself any more.
+        let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
+        assert_eq!(ok.response.callback.0, None);
+        assert_eq!(client.content(&target.1), data);
+    }
+}
+
+/// What clients do, between files by number.
+#[derive(Clone, Debug)]
+enum Step {
+    Copy(usize, usize, u16, u16, u16),
+    Write(usize, u16, u8),
+    Piece,
+    Cancel(usize),
+    Hear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Step as S;
+    let at = || 0..30_000u16;
+    prop_oneof![
+        2 => (0..3usize, 0..3usize, at(), at(), at()).prop_map(|(a, b, c, d, e)| S::Copy(a, b, c, d, e)),
+        2 => (0..3usize, at(), any::<u8>()).prop_map(|(a, b, c)| S::Write(a, b, c)),
+        4 => Just(S::Piece),
+        1 => any::<usize>().prop_map(S::Cancel),
+        1 => Just(S::Hear),
+    ]
+}
+
+/// A copy under way in the model.
+#[derive(Debug)]
+struct Going {
+    state: StateId,
+    from: (usize, usize),
+    to: (usize, usize),
+    left: usize,
+    copied: u64,
+    cancelled: bool,
+}
+
+/// Puts bytes into a file, which grows if need be.
+fn place(file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let end = at + bytes.len();
+    file.resize(file.len().max(end), 0);
+    file[at..end].copy_from_slice(bytes);
+}
+
+/// Copies a piece of the copy whose turn it is.
+fn piece(files: &mut [Vec<u8>], going: &mut VecDeque<Going>) -> Option<(StateId, u64)> {
+    let mut copy = going.pop_front().filter(|copy| !copy.cancelled)?;
+    let (source, at) = copy.from;
+    let count = copy.left.min(P).min(files[source].len().saturating_sub(at));
+    let bytes = files[source][at..at + count].to_vec();
+    place(&mut files[copy.to.0], copy.to.1, &bytes);
+    copy.from.1 += count;
+    copy.to.1 += count;
+    copy.left -= count;
+    copy.copied += count as u64;
+    if count > 0 && copy.left > 0 {
+        going.push_back(copy);
+        return None;
+    }
+    Some((copy.state, copy.copied))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #[test]
+    fn files_hold_what_was_written_and_copied_in_turn(steps in prop::collection::vec(step(), 1..60)) {
+        let room = room();
+        let (client, mailbox) = hearing(&room, b"client", 1);
+        let mut files: Vec<Vec<u8>> = (0..3u8).map(|file| vec![file + 1; 20_000]).collect();
+        let mut known = Vec::new();
+        for (file, content) in files.iter().enumerate() {
+            let name = [b'f', b'0' + file as u8];
+            let root = room.world.store.root();
+            let new = crate::store::SetAttributes { mode: Some(0o644), ..Default::default() };
+            let how = crate::store::CreateHow::Guarded(&new);
+            let made = room.world.store.create(&owner(), root, &name, how).expect("created");
+            room.world.store.write_at(&owner(), made.object, 0, content).expect("written");
+            known.push(opened(&client, &name, BOTH));
+        }
+        let mut going: VecDeque<Going> = VecDeque::new();
+        let mut over: Vec<(StateId, u64)> = Vec::new();
+        let hear = |over: &mut Vec<(StateId, u64)>| {
+            while !mailbox.is_empty() {
+                let heard = told(&client, &mailbox.only());
+                let at = over.iter().position(|(state, _)| *state == heard.state);
+                let (_, count) = over.remove(at.expect("a copy that is over"));
+                assert_eq!(done(&heard).0, count);
+                answers(&client, &heard, Status::Ok);
+            }
+        };
+        for step in steps {
+            match step {
+                Step::Copy(from, to, source_offset, destination_offset, count) if from != to => {
+                    let (at, there) = (usize::from(source_offset), usize::from(destination_offset));
+                    let arguments = CopyArgs {
+                        source_offset: source_offset.into(),
+                        destination_offset: destination_offset.into(),
+                        count: count.into(),
+                        ..copy_all(known[from].0, known[to].0)
+                    };
+                    let copy = Operation::Copy(arguments);
+                    let reply = client.between(&known[from].1, &known[to].1, copy);
+                    let behind = files[from].len().checked_sub(at);
+                    let count = match usize::from(count) {
+                        0 => behind,
+                        some => behind.and_then(|behind| (some <= behind).then_some(some)),
+                    };
+                    let Some(count) = count else {
+                        prop_assert_eq!(reply.status(), Status::Inval);
+                        continue;
+                    };
+                    let OperationResult::Copy(Ok(ok)) = reply.last() else {
+                        panic!("{:?}", reply.last());
+                    };
+                    match ok.response.callback.0 {
+                        Some(state) => going.push_back(Going {
+                            state,
+                            from: (from, at),
+                            to: (to, there),
+                            left: count,
+                            copied: 0,
+                            cancelled: false,
+                        }),
+                        None => {
+                            let wanted = going.iter().filter(|copy| !copy.cancelled);
+                            prop_assert!(count <= 2 * P || wanted.count() + over.len() >= 8);
+                            let bytes = files[from][at..at + count].to_vec();
+                            place(&mut files[to], there, &bytes);
+                        }
+                    }
+                }
+                Step::Write(file, offset, value) => {
+                    let data = [value; 100];
+                    let write = Operation::Write(WriteArgs {
+                        state: known[file].0,
+                        offset: offset.into(),
+                        stable: Stable::Unstable,
+                        data: Payload(&data),
+                    });
+                    prop_assert_eq!(client.on(&known[file].1, write).status(), Status::Ok);
+                    place(&mut files[file], offset.into(), &data);
+                }
+                Step::Piece => {
+                    prop_assert_eq!(room.nfs.copier.step(), !going.is_empty());
+                    over.extend(piece(&mut files, &mut going));
+                }
+                Step::Cancel(index) if going.iter().any(|copy| !copy.cancelled) => {
+                    let mut all = going.iter_mut().filter(|copy| !copy.cancelled);
+                    let copy = all.nth(index % 3).or_else(|| all.next());
+                    let Some(copy) = copy else { continue };
+                    copy.cancelled = true;
+                    let (copy, target) = (&*copy, &known[copy.to.0].1);
+                    let so_far = Ok((copy.copied, None));
+                    prop_assert_eq!(status(&client, target, copy.state), so_far);
+                    prop_assert_eq!(cancel(&client, target, copy.state), Status::Ok);
+                }
+                Step::Hear => hear(&mut over),
+                Step::Copy(..) | Step::Cancel(_) => {}
+            }
+        }
+        while room.nfs.copier.step() {
+            over.extend(piece(&mut files, &mut going));
+        }
+        prop_assert!(going.is_empty());
+        hear(&mut over);
+        prop_assert!(over.is_empty());
+        for ((_, handle), content) in known.iter().zip(&files) {
+            prop_assert!(client.content(handle) == *content);
+        }
+    }
+}

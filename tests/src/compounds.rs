@@ -1,0 +1,567 @@
+//! Compounds of NFS version 4 in any order, by clients of all minor versions, of which some send what no client would send.
+//! Nothing may panic. Each reply must be one that a client can read: whole, its last result the only failure. State must stay
+//! within its bounds. Another client must be served at any time, and once all have been silent for long nothing may be left.
+//!
+//! The compounds come from bytes, so that a fuzzer can choose them.
+
+mod operations;
+
+use std::collections::VecDeque;
+
+use odafs_common::page::{Layout, PageSize};
+use odafs_common::wire::nfs4::*;
+use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups};
+use odafs_common::wire::xdr::{Encode as _, Reader, Writer};
+use odafs_fabric::Peer;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::{Arena, ArenaConfig};
+use odafs_fabric::sync::{Arc, Mutex};
+use odafs_nic::calls::{Back, Caller, Calls, Outcome, Transport};
+use odafs_nic::nic::NicConfig;
+use odafs_server::access::Access;
+use odafs_server::config::Squash;
+use odafs_server::drc::{Bounds, DuplicateCache};
+use odafs_server::export::{Export, ExportConfig};
+use odafs_server::nfs4::{Config, LEASE, MinorVersions, Nfs4, Records};
+use odafs_server::rpc::{Program, Service};
+use odafs_server::store::{Credential, MemoryStore, Store};
+
+use crate::server_model::choices::Choices;
+use operations::operation;
+
+const STEPS_MAX: usize = 150;
+const CLIENTS_MAX: usize = 6;
+const CONNECTIONS: u64 = 4;
+const SLOTS: u32 = 4;
+const LEARNED_MAX: usize = 24;
+/// One call in so many is another user's.
+const USERS: u32 = 16;
+const REPLY_BYTES_MAX: u32 = 64 << 10;
+const STORE_BYTES: u64 = 1 << 20;
+/// Copies of more bytes go on after their reply.
+const COPY_BYTES: u64 = 4096;
+/// Longer than anything is kept for a client that is silent.
+const SILENCE: Nanos = Nanos::from_secs(48 * 3600);
+
+/// Sends the compounds that `bytes` say.
+///
+/// # Panics
+/// When the server does not keep its word.
+pub fn run(bytes: &[u8]) {
+    let mut choices = Choices(bytes);
+    let mut world = World::new();
+    for _ in 0..STEPS_MAX {
+        let Some(step) = choices.next() else { break };
+        world.step(step, &mut choices);
+    }
+    world.is_bounded();
+    world.serves_another();
+    world.keeps_nothing_for_the_silent();
+}
+
+/// What came back from the server, to be sent again.
+#[derive(Default)]
+struct Learned {
+    handles: VecDeque<Vec<u8>>,
+    states: VecDeque<StateId>,
+    sessions: VecDeque<SessionId>,
+    ids: VecDeque<u64>,
+    confirms: VecDeque<ClientIdConfirm>,
+    /// Attributes that can be set, encoded.
+    attributes: Vec<Vec<u8>>,
+}
+
+/// Keeps the latest.
+fn learn<T: PartialEq>(known: &mut VecDeque<T>, value: T) {
+    if known.contains(&value) {
+        return;
+    }
+    if known.len() >= LEARNED_MAX {
+        known.pop_front();
+    }
+    known.push_back(value);
+}
+
+impl Learned {
+    fn new() -> Self {
+        let set = [
+            SetAttributes::default(),
+            SetAttributes {
+                mode: Some(0o644),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                size: Some(0),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                size: Some(5000),
+                owner: Some(Opaque(b"1000")),
+                ..SetAttributes::default()
+            },
+            SetAttributes {
+                time_access: Some(SetTime::ServerTime),
+                ..SetAttributes::default()
+            },
+        ];
+        Self {
+            attributes: set.iter().map(|set| set.to_bytes()).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, result: &OperationResult<'_>) {
+        use OperationResult as R;
+        match result {
+            R::GetFileHandle(Ok(handle)) => learn(&mut self.handles, handle.0.to_vec()),
+            R::Open(Ok(opened)) => {
+                learn(&mut self.states, opened.state);
+                match &opened.delegation {
+                    Delegation::Read(read) => learn(&mut self.states, read.state),
+                    Delegation::Write(write) => learn(&mut self.states, write.state),
+                    Delegation::None | Delegation::NoneBecause(_) => {}
+                }
+            }
+            R::Lock(Ok(state))
+            | R::Unlock(Ok(state))
+            | R::OpenConfirm(Ok(state))
+            | R::OpenDowngrade(Ok(state))
+            | R::Close(Ok(state)) => learn(&mut self.states, *state),
+            R::Copy(Ok(copied)) => {
+                if let Some(state) = copied.response.callback.0 {
+                    learn(&mut self.states, state);
+                }
+            }
+            R::ExchangeId(Ok(exchanged)) => learn(&mut self.ids, exchanged.client_id),
+            R::SetClientId(Ok(confirm)) => {
+                learn(&mut self.ids, confirm.client_id);
+                learn(&mut self.confirms, *confirm);
+            }
+            R::CreateSession(Ok(made)) => learn(&mut self.sessions, made.session),
+            _ => {}
+        }
+    }
+}
+
+/// A client that behaves more often than not.
+#[derive(Clone, Default)]
+struct Client {
+    minor: u32,
+    connection: u64,
+    id: u64,
+    session: SessionId,
+    /// The last number of each slot.
+    slots: [u32; SLOTS as usize],
+    /// The last number of its owner (4.0).
+    turn: u32,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Default)]
+struct Mailbox(Mutex<VecDeque<Vec<u8>>>);
+
+impl Back for Mailbox {
+    fn send(&self, message: Vec<u8>) -> bool {
+        self.0.lock().push_back(message);
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}
+
+struct World {
+    service: Service,
+    callers: Vec<(Caller, Arc<Mailbox>)>,
+    clients: Vec<Client>,
+    learned: Learned,
+    xid: u32,
+    /// The last message and its connection.
+    last: (usize, Vec<u8>),
+    names: u32,
+    /// Clients and sessions that were asked for.
+    asked: [u64; 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let store = Arc::new(MemoryStore::new(1));
+        store.set_capacity(STORE_BYTES);
+        let arena = ArenaConfig {
+            frames: 32,
+            layout: Layout::apart(PageSize::DEFAULT),
+            huge: false,
+            populate: false,
+        };
+        let arena = Arc::new(Arena::create(&arena).expect("memory"));
+        let behind = Arc::clone(&store) as Arc<dyn Store>;
+        // Nobody reads directly.
+        let shown = ExportConfig {
+            nic: NicConfig {
+                tpt_entries: 64,
+                ..NicConfig::default()
+            },
+            ..ExportConfig::default()
+        };
+        let export = Arc::new(Export::new(shown, behind, arena));
+        let config = Config {
+            minors: MinorVersions::ALL,
+            lease: LEASE,
+            boot: 7,
+            records: Records::none(),
+        };
+        let nfs4 = Nfs4::new(export, config).with_copies_that_go_on(COPY_BYTES);
+        let programs: Vec<Box<dyn Program>> = vec![Box::new(nfs4)];
+        let nobody = Credential::of(65_534, 65_534, &[]);
+        let access = Arc::new(Access::new(Vec::new(), Squash::None, nobody));
+        let replies = DuplicateCache::new(Bounds::default());
+        Self {
+            service: Service::new(programs, access, replies, false),
+            callers: (0..CONNECTIONS).map(caller).collect(),
+            clients: Vec::new(),
+            learned: Learned::new(),
+            xid: 0,
+            last: (0, Vec::new()),
+            names: 0,
+            asked: [0; 2],
+        }
+    }
+
+    fn step(&mut self, step: u8, choices: &mut Choices<'_>) {
+        match step % 24 {
+            0 => self.introduce(choices),
+            1 => self.introduce_without_session(choices),
+            2 => self.spoilt(choices),
+            3 => self.arbitrary(choices),
+            4 => {
+                let (connection, message) = self.last.clone();
+                self.serve(connection, &message);
+            }
+            5 => {
+                let connection = u64::from(choices.byte()) % CONNECTIONS;
+                self.service.closed(connection);
+            }
+            6 | 7 => self.answer_callbacks(choices),
+            8 => {
+                let passes = [1, 45, 100, 200, 25 * 3600];
+                let seconds = choices.one_of(&passes);
+                let now = clock::now() + Nanos::from_secs(seconds);
+                self.service.tick(now);
+            }
+            _ => self.compound(choices),
+        }
+    }
+
+    /// A client that does what it takes to be served.
+    fn introduce(&mut self, choices: &mut Choices<'_>) {
+        self.names += 1;
+        let client = Client {
+            minor: u32::from(choices.byte() % 3),
+            connection: u64::from(choices.byte()) % CONNECTIONS,
+            ..Client::default()
+        };
+        let client = self.introduced(client, &self.names.to_be_bytes());
+        if self.clients.len() >= CLIENTS_MAX {
+            self.clients.remove(0);
+        }
+        self.clients.extend(client);
+    }
+
+    fn introduced(&mut self, mut client: Client, name: &[u8]) -> Option<Client> {
+        if client.minor == 0 {
+            let set = operations::set_client_id(name, 1);
+            let reply = self.call(&client, &[set])?;
+            let confirm = match last(&reply) {
+                OperationResult::SetClientId(Ok(confirm)) => confirm,
+                _ => return None,
+            };
+            client.id = confirm.client_id;
+            self.call(&client, &[Operation::SetClientIdConfirm(confirm)])?;
+            return Some(client);
+        }
+        let reply = self.call(&client, &[operations::exchange_id(name, 1, 0)])?;
+        let exchanged = match last(&reply) {
+            OperationResult::ExchangeId(Ok(exchanged)) => (exchanged.client_id, exchanged.sequence),
+            _ => return None,
+        };
+        client.id = exchanged.0;
+        let create = operations::create_session(exchanged.0, exchanged.1, SLOTS);
+        let reply = self.call(&client, &[create])?;
+        client.session = match last(&reply) {
+            OperationResult::CreateSession(Ok(made)) => made.session,
+            _ => return None,
+        };
+        let complete = Operation::ReclaimComplete(ReclaimCompleteArgs {
+            one_file_system: false,
+        });
+        let sequence = next(&mut client, 0);
+        self.call(&client, &[sequence, complete])?;
+        Some(client)
+    }
+
+    /// The operations that need no session, with what was learned and with what was not.
+    fn introduce_without_session(&mut self, choices: &mut Choices<'_>) {
+        let client = Client {
+            minor: u32::from(choices.byte() % 4),
+            connection: u64::from(choices.byte()) % CONNECTIONS,
+            ..Client::default()
+        };
+        let operation = operations::without_session(choices, &self.learned);
+        let bytes = compound(client.minor, &[operation]);
+        self.send(&client, bytes);
+    }
+
+    /// The operations of a client's next compound, with their numbers.
+    fn next_compound(&mut self, choices: &mut Choices<'_>) -> (usize, Client, Vec<u8>) {
+        let at = usize::from(choices.byte()) % self.clients.len().max(1);
+        let mut client = self.clients.get(at).cloned().unwrap_or_default();
+        let mut all = Vec::new();
+        if client.minor > 0 {
+            let how = choices.byte();
+            let slot = u32::from(how) % SLOTS;
+            let mut sequence = next(&mut client, slot);
+            if let Operation::Sequence(arguments) = &mut sequence {
+                operations::spoil_sequence(arguments, how >> 2, choices, &self.learned);
+            }
+            all.push(sequence);
+        }
+        let count = match choices.byte() {
+            255 => 300,
+            some => usize::from(some % 12),
+        };
+        let mut turn = client.turn;
+        let operations =
+            (0..count).map(|_| operation(choices, &self.learned, (client.id, &mut turn)));
+        all.extend(operations);
+        let bytes = compound(client.minor, &all);
+        (at, client, bytes)
+    }
+
+    fn compound(&mut self, choices: &mut Choices<'_>) {
+        let (at, mut client, bytes) = self.next_compound(choices);
+        if let Some(reply) = self.send(&client, bytes) {
+            client.turn = client.turn.wrapping_add(counted(&reply));
+        }
+        if let Some(known) = self.clients.get_mut(at) {
+            *known = client;
+        }
+    }
+
+    fn spoilt(&mut self, choices: &mut Choices<'_>) {
+        let (_, client, mut bytes) = self.next_compound(choices);
+        for _ in 0..choices.byte() % 6 {
+            let (at, value) = (choices.small() as usize, choices.byte());
+            let length = bytes.len();
+            bytes[at % length] = value;
+        }
+        if choices.byte().is_multiple_of(4) {
+            let at = choices.small() as usize % bytes.len();
+            bytes.truncate(at);
+        }
+        self.send(&client, bytes);
+    }
+
+    fn arbitrary(&mut self, choices: &mut Choices<'_>) {
+        let count = choices.small() as usize % 400;
+        let bytes: Vec<u8> = (0..count).map(|_| choices.byte()).collect();
+        self.send(&Client::default(), bytes);
+    }
+
+    /// Some of the callbacks that came: answered well, badly, twice, or not at all.
+    fn answer_callbacks(&mut self, choices: &mut Choices<'_>) {
+        for at in 0..self.callers.len() {
+            let how = choices.byte();
+            let message = self.callers[at].1.0.lock().pop_front();
+            let Some(message) = message.filter(|_| !how.is_multiple_of(8)) else {
+                continue;
+            };
+            let Some(reply) = operations::callback_reply(&message, how) else {
+                panic!("a callback that cannot be read: {message:?}");
+            };
+            for _ in 0..=how >> 7 {
+                self.serve(at, &reply);
+            }
+        }
+    }
+
+    /// A call by root or by another user.
+    fn send(&mut self, client: &Client, arguments: Vec<u8>) -> Option<Vec<u8>> {
+        self.xid += 1;
+        let sys = AuthSys {
+            stamp: 0,
+            machine: b"",
+            uid: if self.xid.is_multiple_of(USERS) {
+                1000
+            } else {
+                0
+            },
+            gid: 0,
+            gids: Groups::default(),
+        };
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        let procedure = Procedure::Compound.code();
+        let auth = Auth::Sys(sys);
+        rpc::call(&mut w, self.xid, PROGRAM, VERSION, procedure, &auth);
+        message.extend_from_slice(&arguments);
+        let connection = client.connection as usize;
+        self.last = (connection, message.clone());
+        self.serve(connection, &message)
+    }
+
+    fn call(&mut self, client: &Client, operations: &[Operation<'_>]) -> Option<Vec<u8>> {
+        self.send(client, compound(client.minor, operations))
+    }
+
+    /// The results of a call, which can be read. None, if there are none.
+    fn serve(&mut self, connection: usize, message: &[u8]) -> Option<Vec<u8>> {
+        self.count(message);
+        let caller = &self.callers[connection].0;
+        let mut reply = Vec::new();
+        let mut outcome = self.service.call(caller, message, &mut reply);
+        while let Outcome::Deferred(job) = outcome {
+            reply.clear();
+            outcome = job(&mut reply);
+        }
+        match outcome {
+            Outcome::Replied => {}
+            Outcome::Dropped => return None,
+            other => panic!("{other:?}"),
+        }
+        assert!(reply.len() <= REPLY_BYTES_MAX as usize, "{}", reply.len());
+        let parsed = rpc::parse_reply(&reply).expect("a reply");
+        let body = parsed.body.ok()?;
+        let bytes = body.rest().to_vec();
+        let mut results = Results::begin(body).expect("results");
+        let status = results.header().status;
+        let mut found = Vec::new();
+        for result in results.by_ref() {
+            let result = result.expect("a result");
+            self.learned.take(&result);
+            found.push(operations::status(&result));
+        }
+        results.finish().expect("nothing behind the results");
+        if let Some((latest, before)) = found.split_last() {
+            assert_eq!(*latest, status);
+            assert!(before.iter().all(|one| *one == Status::Ok), "{found:?}");
+        }
+        Some(bytes)
+    }
+
+    /// Counts the clients and sessions that a call asks for.
+    fn count(&mut self, message: &[u8]) {
+        let call = rpc::parse_call(message).ok();
+        let operations = call.and_then(|(_, arguments)| Operations::begin(arguments).ok());
+        for operation in operations.into_iter().flatten().flatten() {
+            match operation {
+                Operation::ExchangeId(_) | Operation::SetClientId(_) => self.asked[0] += 1,
+                Operation::CreateSession(_) => self.asked[1] += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// What the server counts by this name.
+    fn figure(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        self.service.append_text(&mut text);
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = line.and_then(|value| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no figure {name}"))
+    }
+
+    /// No more is kept than was asked for, and than one client may have.
+    fn is_bounded(&self) {
+        assert!(self.figure("odafs_nfs4_clients") <= self.asked[0]);
+        assert!(self.figure("odafs_nfs4_sessions") <= self.asked[1]);
+        let waiting = |(_, mailbox): &(Caller, Arc<Mailbox>)| mailbox.0.lock().len() as u64;
+        let waiting: u64 = self.callers.iter().map(waiting).sum();
+        assert!(waiting <= self.figure("odafs_nfs4_callbacks_total"));
+    }
+
+    fn serves_another(&mut self) {
+        let client = Client {
+            minor: 2,
+            ..Client::default()
+        };
+        // All of its calls are root's.
+        self.xid = self.xid.next_multiple_of(USERS) + 1;
+        let mut client = self.introduced(client, b"well-behaved").expect("a client");
+        let sequence = next(&mut client, 0);
+        let look = [sequence, Operation::PutRootFileHandle];
+        let reply = self.call(&client, &look).expect("results");
+        assert!(matches!(
+            last(&reply),
+            OperationResult::PutRootFileHandle(Ok(()))
+        ));
+    }
+
+    fn keeps_nothing_for_the_silent(&self) {
+        for passed in 1..=3 {
+            let now = clock::now() + Nanos(SILENCE.0 * passed);
+            self.service.tick(now);
+        }
+        for of in [
+            "clients",
+            "sessions",
+            "opens",
+            "locks",
+            "delegations",
+            "copies",
+        ] {
+            assert_eq!(self.figure(&format!("odafs_nfs4_{of}")), 0, "{of}");
+        }
+    }
+}
+
+fn caller(connection: u64) -> (Caller, Arc<Mailbox>) {
+    let mailbox = Arc::new(Mailbox::default());
+    let hears = connection > 0;
+    let caller = Caller {
+        peer: Peer::Simulated(connection as u32),
+        connection,
+        transport: Transport::Sim,
+        reply_bytes_max: REPLY_BYTES_MAX,
+        placement: None,
+        apart: None,
+        back: hears.then(|| Arc::clone(&mailbox) as Arc<dyn Back>),
+    };
+    (caller, mailbox)
+}
+
+fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    let call = CallWriter::compound(&mut w, Opaque(b""), minor);
+    let call = operations.iter().fold(call, |call, one| call.push(one));
+    call.finish();
+    bytes
+}
+
+/// SEQUENCE for the next compound of a slot.
+fn next(client: &mut Client, slot: u32) -> Operation<'static> {
+    let number = &mut client.slots[slot as usize];
+    *number = number.wrapping_add(1);
+    Operation::Sequence(SequenceArgs {
+        session: client.session,
+        sequence: *number,
+        slot,
+        highest_slot: SLOTS - 1,
+        cache: number.is_multiple_of(2),
+    })
+}
+
+fn last(reply: &[u8]) -> OperationResult<'_> {
+    let results = Results::begin(Reader::new(reply)).expect("results");
+    let last = results.last().expect("a result");
+    last.expect("a result that can be read")
+}
+
+/// How many results of a compound of minor version 0 its owner counts, if they are all one owner's.
+fn counted(reply: &[u8]) -> u32 {
+    let results = Results::begin(Reader::new(reply)).expect("results");
+    let counts = results.flatten().filter(operations::counts);
+    counts.count() as u32
+}
