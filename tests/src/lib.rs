@@ -1,6 +1,7 @@
 //! Harness for the system tests: what several of them share.
 #![forbid(unsafe_code)]
 
+pub mod holdings;
 pub mod linear;
 pub mod page;
 pub mod pcap;

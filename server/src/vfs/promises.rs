@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread_local};
 
 use crate::store::{Credential, ObjectId, Status, StoreError, access};
 use crate::vfs::export::Export;
@@ -50,8 +50,13 @@ thread_local!(static PARTY: Cell<Party> = const { Cell::new(Party::Stranger) });
 
 /// Says for whom the calling thread makes changes, until what this gives is dropped.
 pub fn changing_for(party: Party) -> Acting {
-    PARTY.set(party);
+    PARTY.with(|here| here.set(party));
     Acting(())
+}
+
+/// For whom the calling thread makes changes.
+fn party() -> Party {
+    PARTY.with(Cell::get)
 }
 
 /// The thread makes changes for one party.
@@ -59,7 +64,7 @@ pub struct Acting(());
 
 impl Drop for Acting {
     fn drop(&mut self) {
-        PARTY.set(Party::Stranger);
+        PARTY.with(|here| here.set(Party::Stranger));
     }
 }
 
@@ -259,7 +264,7 @@ impl Promises {
     /// Whether somebody else than the caller may change the object unseen.
     pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
         self.alone_for(object)
-            .is_some_and(|client| PARTY.get() != Party::Returning(Some(client)))
+            .is_some_and(|client| party() != Party::Returning(Some(client)))
     }
 
     /// The client to which the object is left alone, if it is to one.
@@ -294,7 +299,7 @@ impl Promises {
         let Some(holders) = self.holders_of(object) else {
             return Ok(());
         };
-        let party = PARTY.get();
+        let party = party();
         while !holders.give_back(object, party) {
             if party != Party::Stranger || !self.wait(shard, object) {
                 return Err(Status::Jukebox);

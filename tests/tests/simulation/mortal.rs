@@ -32,6 +32,15 @@ impl Mortal {
         self.store.interrupt();
     }
 
+    /// Does something in the state directory of this life, unless that is over.
+    pub fn unless_dead(&self, act: impl FnOnce()) -> bool {
+        let dead = self.dead.read();
+        if !*dead {
+            act();
+        }
+        !*dead
+    }
+
     fn alive<T>(&self, call: impl FnOnce(&MemoryStore) -> Result<T>) -> Result<T> {
         let dead = self.dead.read();
         if *dead {
