@@ -1,5 +1,6 @@
 //! A store as one server life sees it: nothing that a dead server's threads still do reaches the files.
 
+use odafs_fabric::clock;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_server::store::{
@@ -215,7 +216,9 @@ impl Store for Mortal {
 
     /// Not under the lock of a life: it may wait for long, and changes nothing.
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
-        if *self.dead.read() {
+        let dead = *self.dead.read();
+        if dead {
+            clock::sleep(timeout.into());
             return Vec::new();
         }
         self.store.wait_events(timeout)

@@ -178,12 +178,12 @@ impl Client<'_> {
                 delegated,
             } => {
                 let name = Name(self.names[*file].as_bytes());
-                let (put, claim) = match (delegated, below(2)) {
+                let (put, claim) = match (delegated, below(2) * u64::from(!self.legacy)) {
                     (true, _) => {
                         let state = self.delegated(*file);
                         (put(*file), Claim::DelegateCurrentFile(state))
                     }
-                    (false, 0) => (put(*file), Claim::File),
+                    (false, 1) => (put(*file), Claim::File),
                     (false, _) => (Operation::PutRootFileHandle, Claim::Null(name)),
                 };
                 let wish = [
