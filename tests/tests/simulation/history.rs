@@ -84,7 +84,6 @@ impl History {
     /// A line of the trace that is no operation.
     pub fn say(&self, line: &str) {
         let now = self.now();
-        if std::env::var("DBG").is_ok() { eprintln!("{now} {line}"); }
         let _ = writeln!(self.inner().trace, "{now} {line}");
     }
 

@@ -92,6 +92,9 @@ pub(super) struct BackChannel {
     /// Of the last callback that the client has seen.
     sequence: u32,
     under_way: Option<UnderWay>,
+    /// What had the next number, if the client may have seen it and its answer did not come. No other callback may have that
+    /// number (RFC 8881, section 2.10.6.1.3.1).
+    again: Option<Callback>,
     /// The connections over which callbacks may go.
     connections: Vec<u64>,
     /// The client did not take a callback. It is told so until it binds a connection anew.
@@ -114,6 +117,7 @@ impl BackChannel {
             credential: credential(securities)?,
             sequence: 0,
             under_way: None,
+            again: None,
             connections: Vec::new(),
             fault: false,
         })
@@ -195,6 +199,7 @@ impl State {
         };
         back.connections.retain(|known| *known != connection);
         if let Some(lost) = back.under_way.take_if(|way| way.connection == connection) {
+            back.again = Some(lost.callback.clone());
             self.put_back(client, lost.callback);
         }
     }
@@ -280,9 +285,14 @@ impl State {
                 };
                 let delegations = &self.delegations;
                 let mut waiting = std::iter::from_fn(|| client.callbacks.pop_front());
-                let Some(callback) = waiting.find(|next| is_due(next, delegations)) else {
+                let Some(mut callback) = waiting.find(|next| is_due(next, delegations)) else {
                     break;
                 };
+                if let Some(again) = back.again.take().filter(|again| *again != callback) {
+                    client
+                        .callbacks
+                        .push_front(std::mem::replace(&mut callback, again));
+                }
                 let connection = back.connections[back.connections.len() - 1];
                 back.under_way = Some(UnderWay {
                     callback: callback.clone(),
@@ -331,6 +341,7 @@ impl State {
             Called::Lost => {
                 let lost = under_way.connection;
                 back.connections.retain(|known| *known != lost);
+                back.again = Some(under_way.callback.clone());
                 self.put_back(client, under_way.callback);
             }
             Called::Refused => {
@@ -378,6 +389,16 @@ impl State {
             (now.since(under_way.since) > lease).then_some((*id, back.sequence.wrapping_add(1)))
         });
         for (id, sequence) in Vec::from_iter(silent) {
+            let back = self
+                .sessions
+                .get_mut(&id)
+                .and_then(|session| session.back.as_mut());
+            if let Some(back) = back {
+                back.again = back
+                    .under_way
+                    .as_ref()
+                    .map(|silent| silent.callback.clone());
+            }
             self.called(&id, sequence, Called::Refused);
         }
     }

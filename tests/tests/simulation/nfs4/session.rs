@@ -201,15 +201,22 @@ impl Session {
             highest_slot: 0,
             target_highest_slot: 0,
         }));
+        let mut status = Status::Ok;
         let (recalled, result) = match next() {
             CallbackOperation::Recall(recall) => {
                 (Some(recall.state), CallbackResult::Recall(Ok(())))
             }
+            // It does not tell: the delegation is to be recalled.
+            CallbackOperation::GetAttributes(_) => {
+                status = Status::BadHandle;
+                (None, CallbackResult::GetAttributes(Err(status)))
+            }
+            CallbackOperation::RecallSlot(_) => (None, CallbackResult::RecallSlot(Ok(()))),
             CallbackOperation::NotifyLock(_) => (None, CallbackResult::NotifyLock(Ok(()))),
             CallbackOperation::RecallAny(_) => (None, CallbackResult::RecallAny(Ok(()))),
             other => panic!("a callback that was not asked for: {other:?}"),
         };
-        let bytes = answer(header.xid, Status::Ok, &[taken, result]);
+        let bytes = answer(header.xid, status, &[taken, result]);
         self.called = (sequence.sequence, message[4..].to_vec(), bytes.clone());
         (bytes, recalled)
     }
