@@ -13,7 +13,7 @@ use shuttle::sync as imp;
 pub use std::{
     hint,
     sync::{Arc, OnceLock, Weak, atomic, mpsc},
-    thread,
+    thread, thread_local,
 };
 
 #[cfg(shuttle)]
@@ -22,7 +22,7 @@ pub use {
     shuttle::{
         hint,
         sync::{Arc, Weak, atomic, mpsc},
-        thread,
+        thread, thread_local,
     },
 };
 

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread_local};
 
 use crate::store::{Credential, ObjectId, Status, StoreError, access};
 use crate::vfs::export::Export;
@@ -55,8 +55,13 @@ thread_local!(static PARTY: Cell<Party> = const { Cell::new(Party::Stranger) });
 
 /// Says for whom the calling thread makes changes, until what this gives is dropped.
 pub fn changing_for(party: Party) -> Acting {
-    PARTY.set(party);
+    PARTY.with(|here| here.set(party));
     Acting(())
+}
+
+/// For whom the calling thread makes changes.
+fn party() -> Party {
+    PARTY.with(Cell::get)
 }
 
 /// The thread makes changes for one party.
@@ -64,7 +69,7 @@ pub struct Acting(());
 
 impl Drop for Acting {
     fn drop(&mut self) {
-        PARTY.set(Party::Stranger);
+        PARTY.with(|here| here.set(Party::Stranger));
     }
 }
 
@@ -261,7 +266,7 @@ impl Promises {
     /// longer. May wait, with no lock of the file held.
     pub(crate) fn ask_to_look(&self, object: ObjectId) -> Result<(), Status> {
         match self.is_hidden(object) {
-            true if self.is_awaited(object, PARTY.get()) => Err(Status::Jukebox),
+            true if self.is_awaited(object, party()) => Err(Status::Jukebox),
             true => self.ask_back(self.shard(object), object),
             false => Ok(()),
         }
@@ -278,7 +283,7 @@ impl Promises {
 
     /// Whether somebody else than the caller may change the object unseen.
     pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
-        let party = PARTY.get();
+        let party = party();
         let left = self.alone_for(object);
         left.is_some_and(|client| party != Party::Returning(Some(client)))
             || self.is_awaited(object, party)
@@ -291,7 +296,7 @@ impl Promises {
 
     /// Whether a caller that takes a refusal for final would have to wait for someone who has not come back after a restart.
     pub(crate) fn is_withheld(&self, object: ObjectId) -> bool {
-        PARTY.get() == Party::Stranger && self.is_awaited(object, Party::Stranger)
+        party() == Party::Stranger && self.is_awaited(object, Party::Stranger)
     }
 
     fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
@@ -342,7 +347,7 @@ impl Promises {
         let Some(holders) = self.holders_of(object) else {
             return Ok(());
         };
-        let party = PARTY.get();
+        let party = party();
         while !holders.give_back(object, party) {
             if party != Party::Stranger || !self.wait(shard, object) {
                 return Err(Status::Jukebox);

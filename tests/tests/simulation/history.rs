@@ -63,6 +63,24 @@ impl History {
         }
     }
 
+    /// Records late what was begun and over at these times.
+    pub fn record_at(
+        &self,
+        who: &str,
+        place: PagePosition,
+        (invoked, returned): (u64, u64),
+        action: Action,
+    ) {
+        let operation = Operation {
+            invoked,
+            returned: Some(returned),
+            action,
+        };
+        let mut inner = self.inner();
+        let _ = writeln!(inner.trace, "{who} {place:?} by itself {operation:?}");
+        inner.pages.entry(place).or_default().push(operation);
+    }
+
     /// A line of the trace that is no operation.
     pub fn say(&self, line: &str) {
         let now = self.now();

@@ -1,8 +1,9 @@
 //! A server life on the simulated network: everything of a server but sockets and disks.
 
 use crate::mortal::Mortal;
+use crate::nfs4::Model;
 use odafs_common::page::Layout;
-use odafs_fabric::clock::Nanos;
+use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::sim::Network;
 use odafs_fabric::sync::Arc;
@@ -13,15 +14,36 @@ use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::{RegistrationConfig, Squash};
 use odafs_server::export::{Direct, ExportConfig};
+use odafs_server::nfs4::{self, MinorVersions, Records};
 use odafs_server::odafs::SessionPolicy;
 use odafs_server::state::HandleKey;
 use odafs_server::store::{Credential, MemoryStore, Store};
+use std::io;
 use std::path::Path;
 
 /// Where clients find the server.
 pub const NAME: &str = "server";
 /// The user that the simulated server runs as, and all callers become.
 pub const UID: u32 = 1000;
+
+/// Version 4 of this life. What it keeps of who may reclaim, the next one reads.
+fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
+    let (records, store) = (model.records.clone(), Arc::clone(store));
+    let text = records.lock().expect("a run panicked before").clone();
+    let keep = move |text: &str| {
+        let keep = || *records.lock().expect("a run panicked before") = text.to_owned();
+        match store.unless_dead(keep) {
+            true => Ok(()),
+            false => Err(io::Error::other("the machine is dead")),
+        }
+    };
+    nfs4::Config {
+        minors: MinorVersions::ALL,
+        lease: model.lease,
+        boot: number as u32,
+        records: Records::read(&text, keep),
+    }
+}
 
 /// One run of a server, from its start to its death or drain.
 pub struct Life {
@@ -38,7 +60,9 @@ impl Life {
         (frames, layout): (u32, Layout),
         registration: RegistrationConfig,
         state: &Path,
+        model: Option<&Model>,
     ) -> Self {
+        let started = clock::now();
         let store = Arc::new(Mortal::new(store));
         let config = ArenaConfig {
             frames,
@@ -62,7 +86,7 @@ impl Life {
                 },
                 ..ExportConfig::default()
             },
-            nfs4: None,
+            nfs4: model.map(|model| version_4(model, number, &store)),
             locks: None,
             sessions: SessionPolicy {
                 life: number,
@@ -86,7 +110,17 @@ impl Life {
         };
         let listener = network.listen(NAME).expect("listen");
         let assembly = Assembly::start(parts, vec![(listener, Transport::Sim)]).expect("start");
+        if let Some(model) = model {
+            model.lives_again(started);
+        }
         Self { store, assembly }
+    }
+
+    /// What it says of itself.
+    pub fn figures(&self) -> String {
+        let mut text = String::new();
+        self.assembly.service().append_text(&mut text);
+        text
     }
 
     /// Kills it in whatever it is doing, together with the machine: unsynced data may be gone.

@@ -1,5 +1,6 @@
 //! A store as one server life sees it: nothing that a dead server's threads still do reaches the files.
 
+use odafs_fabric::clock;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_server::store::{
@@ -30,6 +31,15 @@ impl Mortal {
         self.store.crash();
         drop(dead);
         self.store.interrupt();
+    }
+
+    /// Does something in the state directory of this life, unless that is over.
+    pub fn unless_dead(&self, act: impl FnOnce()) -> bool {
+        let dead = self.dead.read();
+        if !*dead {
+            act();
+        }
+        !*dead
     }
 
     fn alive<T>(&self, call: impl FnOnce(&MemoryStore) -> Result<T>) -> Result<T> {
@@ -206,7 +216,9 @@ impl Store for Mortal {
 
     /// Not under the lock of a life: it may wait for long, and changes nothing.
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
-        if *self.dead.read() {
+        let dead = *self.dead.read();
+        if dead {
+            clock::sleep(timeout.into());
             return Vec::new();
         }
         self.store.wait_events(timeout)

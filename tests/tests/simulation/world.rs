@@ -5,7 +5,9 @@
 use crate::attacker::attacker;
 use crate::history::{History, PagePosition};
 use crate::life::{Life, NAME, UID};
+use crate::nfs4::{self, Model};
 use crate::outside::{Log, look_at_last, outsider, reader, scribe};
+use crate::tally::Tally;
 use crate::tap::{Captured, Tapped};
 use odafs::{
     Cache, Changes, Client, ConnectError, Dial, Options, Rdma, RdmaCredits, RdmaDesign,
@@ -29,6 +31,8 @@ use std::time::Duration;
 const FILES: u8 = 2;
 /// The file that only the outside writer changes.
 pub const OUTSIDE: u8 = FILES;
+/// The files of clients where some speak version 4.
+const FILES_4: &[u8] = &[0, 1, 3, 4];
 /// Pages of a file.
 pub const PAGES: u8 = 3;
 /// What a page that is beyond the end holds.
@@ -37,53 +41,6 @@ const ABSENT: u64 = u64::MAX;
 pub const FRAMES: u32 = 6;
 const CLIENTS: u32 = 2;
 const STEPS: u64 = 12;
-
-/// What runs came to.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub runs: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub lost_writes: u64,
-    pub lost_reads: u64,
-    pub cache_hits: u64,
-    /// Reads of logs.
-    pub log: u64,
-    pub direct_hits: u64,
-    pub one_sided_hits: u64,
-    pub stale_hits: u64,
-    pub rpc_reads: u64,
-    /// Of those, what went as RPC-over-RDMA.
-    pub rdma_reads: u64,
-    /// Of those, what went so over iWARP.
-    pub iwarp_reads: u64,
-    pub reconnects: u64,
-    pub kills: u64,
-    pub attacks_refused: u64,
-    pub replays_refused: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
-        self.runs += other.runs;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.lost_writes += other.lost_writes;
-        self.lost_reads += other.lost_reads;
-        self.cache_hits += other.cache_hits;
-        self.log += other.log;
-        self.direct_hits += other.direct_hits;
-        self.one_sided_hits += other.one_sided_hits;
-        self.stale_hits += other.stale_hits;
-        self.rpc_reads += other.rpc_reads;
-        self.rdma_reads += other.rdma_reads;
-        self.iwarp_reads += other.iwarp_reads;
-        self.reconnects += other.reconnects;
-        self.kills += other.kills;
-        self.attacks_refused += other.attacks_refused;
-        self.replays_refused += other.replays_refused;
-    }
-}
 
 /// A number below `bound`, from the seed.
 pub fn below(bound: u64) -> u64 {
@@ -160,12 +117,22 @@ pub struct World {
     pub logs: Vec<Log>,
     pub captured: Arc<Captured>,
     pub tally: Mutex<Tally>,
+    /// What its clients of version 4 share, if there are any.
+    model: Option<Arc<Model>>,
 }
 
 impl World {
     /// One of the logs.
     pub fn log(&self) -> &Log {
         &self.logs[below(self.logs.len() as u64) as usize]
+    }
+
+    /// The files that clients write to.
+    fn files(&self) -> Vec<u8> {
+        match &self.model {
+            Some(model) => model.files.to_vec(),
+            None => (0..FILES).collect(),
+        }
     }
 
     /// Notes what a client could not do.
@@ -213,6 +180,16 @@ pub fn is_calm(seed: u64) -> bool {
     seed.is_multiple_of(4)
 }
 
+/// Whether the world of a seed has clients of version 4.
+pub fn is_4(seed: u64) -> bool {
+    seed % 4 == 1
+}
+
+/// Whether no deadline passes in the world of a seed while anybody can run.
+pub fn is_in_time(seed: u64) -> bool {
+    is_calm(seed) || is_4(seed) && seed % 8 == 1
+}
+
 /// Runs the world of `seed` on the scheduler that it is called under.
 pub fn run(seed: u64) -> (String, Tally) {
     let calm = is_calm(seed);
@@ -245,9 +222,14 @@ pub fn run(seed: u64) -> (String, Tally) {
     }
     let network = Network::new(seed, config);
     let store = Arc::new(MemoryStore::new(seed));
-    let files: Vec<ObjectId> = (0..=OUTSIDE).map(|file| make(&store, file)).collect();
+    let model = is_4(seed).then(|| Arc::new(Model::new(FILES_4, is_in_time(seed))));
+    let last = if model.is_some() { 4 } else { OUTSIDE };
+    let files: Vec<ObjectId> = (0..=last).map(|file| make(&store, file)).collect();
     let state = PathBuf::from(format!("life-{seed}-{:?}", std::thread::current().id()));
-    let kills = below(2) * u64::from(!calm);
+    let kills = match model {
+        Some(_) => below(3),
+        None => below(2) * u64::from(!calm),
+    };
     let world = Arc::new(World {
         network: network.clone(),
         bare,
@@ -260,18 +242,40 @@ pub fn run(seed: u64) -> (String, Tally) {
         logs: Log::some(&store),
         captured: Arc::default(),
         tally: Mutex::default(),
+        model: model.clone(),
     });
+    let model = model.as_deref();
     // Stamps lie beside the pages, or apart.
     let layout = match below(2) {
         0 => Layout::beside(PageSize::DEFAULT),
         _ => Layout::apart(PageSize::DEFAULT),
     };
-    let mut life = Life::start(&store, &network, 1, (FRAMES, layout), registration, &state);
+    let start = |number| {
+        let memory = (FRAMES, layout);
+        Life::start(
+            &store,
+            &network,
+            number,
+            memory,
+            registration,
+            &state,
+            model,
+        )
+    };
+    let mut life = start(1);
 
     let mut threads = Vec::new();
     for number in 0..CLIENTS {
         let world = Arc::clone(&world);
         threads.push(thread::spawn(move || client(&world, number)));
+    }
+    if world.model.is_some() {
+        for number in 0..nfs4::CLIENTS {
+            let here = Arc::clone(&world);
+            threads.push(thread::spawn(move || {
+                nfs4::client(&here, here.model.as_ref().expect("a model"), number);
+            }));
+        }
     }
     let here = Arc::clone(&world);
     threads.push(thread::spawn(move || attacker(&here)));
@@ -293,27 +297,33 @@ pub fn run(seed: u64) -> (String, Tally) {
     }
     let mut dead = Vec::new();
     for number in 0..kills {
-        clock::sleep(Nanos::from_micros(20 + below(2000)));
+        match model {
+            Some(model) => clock::sleep(Nanos(below(model.lease.0 * 2))),
+            None => clock::sleep(Nanos::from_micros(20 + below(2000))),
+        }
         let invoked = world.history.now();
         world.history.say("kill");
+        if let Some(model) = model {
+            model.dies();
+        }
         life.kill(&network);
-        let places = (0..FILES).flat_map(|file| (0..PAGES).map(move |page| (file, page)));
+        let files = world.files().into_iter();
+        let places = files.flat_map(|file| (0..PAGES).map(move |page| (file, page)));
         world
             .history
             .record("server", places, invoked, Action::Crash, true);
         dead.push(life);
-        life = Life::start(
-            &store,
-            &network,
-            number + 2,
-            (FRAMES, layout),
-            registration,
-            &state,
-        );
+        if let Some(model) = model {
+            clock::sleep(Nanos(below(model.lease.0 / 4)));
+        }
+        life = start(number + 2);
         world.tally.lock().kills += 1;
     }
     for thread in threads {
         thread.join().expect("a client panicked");
+    }
+    if let Some(model) = model {
+        nfs4::finale(&world, model, &|| life.figures());
     }
     look_at_last(&world, &store, &files);
     dead.push(life);
@@ -401,11 +411,16 @@ fn client(world: &World, number: u32) {
     let mut tally = Tally::default();
     for _ in 0..STEPS {
         // Of what changes behind the server's back, pages that are kept may be older than what others have seen.
-        let file_number = below(u64::from(FILES) + u64::from(!caches)) as u8;
+        let mut files = world.files();
+        files.extend(Some(OUTSIDE).filter(|_| !caches));
+        let file_number = files[below(files.len() as u64) as usize];
         let page = below(PAGES.into()) as u8;
         let place = (file_number, page);
         if below(4) == 0 {
             world.store.hold_clock(below(12) as u32);
+        }
+        if let Some(model) = &world.model {
+            clock::sleep(Nanos(below(model.lease.0 / 4)));
         }
         if world.kills == 0 && below(3) == 0 {
             tally.log += 1;
@@ -542,8 +557,9 @@ fn client(world: &World, number: u32) {
 fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
     for _ in 0..2 {
         clock::sleep(Nanos::from_micros(below(1000)));
-        let file = below(u64::from(FILES));
-        store.write_back_badly(files[file as usize]);
+        let all = world.files();
+        let file = all[below(all.len() as u64) as usize];
+        store.write_back_badly(files[usize::from(file)]);
         world
             .history
             .say(&format!("unsynced data of file {file} was lost"));

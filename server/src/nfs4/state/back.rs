@@ -128,6 +128,9 @@ pub(super) struct BackChannel {
     /// Of the last callback that the client has seen.
     sequence: u32,
     under_way: Option<UnderWay>,
+    /// What had the next number, if the client may have seen it and its answer did not come. No other callback may have that
+    /// number (RFC 8881, section 2.10.6.1.3.1).
+    again: Option<Callback>,
     /// The connections over which callbacks may go.
     connections: Vec<u64>,
     /// The client did not take a callback. It is told so until it binds a connection anew.
@@ -152,6 +155,7 @@ impl BackChannel {
             credential: credential(securities)?,
             sequence: 0,
             under_way: None,
+            again: None,
             connections: Vec::new(),
             fault: false,
             slots: None,
@@ -247,6 +251,7 @@ impl State {
         };
         back.connections.retain(|known| *known != connection);
         if let Some(lost) = back.under_way.take_if(|way| way.connection == connection) {
+            back.again = Some(lost.callback.clone());
             self.put_back(client, lost.callback);
         }
     }
@@ -340,13 +345,19 @@ impl State {
                     continue;
                 };
                 let (delegations, copies) = (&self.delegations, &self.copies);
-                let slots = back.slots.take();
+                let again = back.again.is_some();
+                let slots = back.slots.take_if(|_| !again);
                 let slots = slots.map(|target| Callback::RecallSlot { target });
                 let mut waiting = std::iter::from_fn(|| client.callbacks.pop_front());
                 let due = || waiting.find(|next| is_due(next, delegations, copies));
-                let Some(callback) = slots.or_else(due) else {
+                let Some(mut callback) = slots.or_else(due) else {
                     continue;
                 };
+                if let Some(again) = back.again.take().filter(|again| *again != callback) {
+                    client
+                        .callbacks
+                        .push_front(std::mem::replace(&mut callback, again));
+                }
                 let connection = back.connections[back.connections.len() - 1];
                 back.under_way = Some(UnderWay {
                     callback: callback.clone(),
@@ -405,6 +416,7 @@ impl State {
             Called::Lost => {
                 let lost = under_way.connection;
                 back.connections.retain(|known| *known != lost);
+                back.again = Some(under_way.callback.clone());
                 self.put_back(client, under_way.callback);
             }
             Called::Refused => {
@@ -455,6 +467,16 @@ impl State {
             (now.since(under_way.since) > lease).then_some((*id, back.sequence.wrapping_add(1)))
         });
         for (id, sequence) in Vec::from_iter(silent) {
+            let back = self
+                .sessions
+                .get_mut(&id)
+                .and_then(|session| session.back.as_mut());
+            if let Some(back) = back {
+                back.again = back
+                    .under_way
+                    .as_ref()
+                    .map(|silent| silent.callback.clone());
+            }
             self.called(&id, sequence, Called::Refused);
         }
     }

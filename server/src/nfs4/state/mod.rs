@@ -426,9 +426,12 @@ impl State {
         self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);
-            let recorded = confirmed.and_then(|number| self.clients.get(&number));
-            if !recorded.is_some_and(|client| client.recorded) {
-                self.records.push(Record::Forget(identity));
+            let known = confirmed.and_then(|number| Some((number, self.clients.get(&number)?)));
+            match known {
+                Some((_, client)) if client.recorded => {}
+                // It has reclaimed something, and has not said yet that it is done.
+                Some((number, client)) if client.states > 0 => self.record(number),
+                _ => self.records.push(Record::Forget(identity)),
             }
         }
     }

@@ -4,6 +4,7 @@ use odafs_common::wire::rpc;
 use odafs_fabric::sync::Mutex;
 use odafs_nic::calls::Back;
 
+use super::delegations::{self, gives_back, opens, recall};
 use super::*;
 
 /// The other end of a connection: the messages that came, and whether it is there.
@@ -368,4 +369,39 @@ fn a_reply_that_nobody_asked_for_is_passed_over() {
     room.nfs.answered(2, &[0; 3]);
     room.nfs.answered(9, &77u32.to_be_bytes());
     assert!(waiting.mailbox.is_empty());
+}
+
+#[test]
+fn what_a_client_may_have_seen_has_its_number_alone() {
+    let room = Room::new();
+    room.file(b"one", b"data");
+    room.file(b"two", b"data");
+    let (mut holder, mailbox) = hearing(&room, b"holder", 1);
+    let other = Client::new(&room, b"other", 2);
+    let [one, two] = [b"one", b"two"].map(|name| opens(&holder, name, share_access::READ));
+    let writes = |name: &[u8]| {
+        let open = delegations::open_op(&other, share_access::WRITE, Claim::Null(Name(name)));
+        other.does(&[Operation::PutRootFileHandle, open]).status()
+    };
+    assert_eq!(writes(b"one"), Status::Delay);
+    let first = recall(&holder, &mailbox);
+    // The answer is lost with the connection, and what was recalled is returned all the same.
+    mailbox.close();
+    room.nfs.closed(1);
+    let mailbox;
+    (holder.caller, mailbox) = listening(3);
+    assert_eq!(gives_back(&holder, &one), Status::Ok);
+    let bind = Operation::BindConnection(BindConnectionArgs {
+        session: holder.session,
+        channel: WantedChannel::BackOrBoth,
+        rdma: false,
+    });
+    assert_eq!(holder.call(1, &[bind]).status(), Status::Ok);
+    assert!(mailbox.is_empty());
+    assert_eq!(writes(b"two"), Status::Delay);
+    let again = recall(&holder, &mailbox);
+    assert_eq!((again.sequence, again.state), (1, first.state));
+    delegations::answer(&holder, &again, Status::BadStateId);
+    let second = recall(&holder, &mailbox);
+    assert_eq!((second.sequence, Ok(second.state)), (2, two.delegation));
 }

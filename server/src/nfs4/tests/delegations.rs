@@ -83,8 +83,8 @@ pub(super) fn put(handle: &[u8]) -> Operation<'_> {
 /// A recall that came: its xid and number, and what is recalled.
 pub(super) struct Recall {
     xid: u32,
-    sequence: u32,
-    state: StateId,
+    pub sequence: u32,
+    pub state: StateId,
     file: Vec<u8>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn recall(client: &Client<'_>, mailbox: &Mailbox) -> Recall {
 }
 
 /// Answers a recall with this status.
-fn answer(client: &Client<'_>, recall: &Recall, status: Status) {
+pub(super) fn answer(client: &Client<'_>, recall: &Recall, status: Status) {
     let mut bytes = Vec::new();
     let mut w = Writer::new(&mut bytes);
     rpc::reply_success(&mut w, recall.xid);

@@ -123,6 +123,24 @@ fn a_delegation_is_returned_beside_changes_that_wait_for_it() {
 }
 
 #[test]
+fn who_has_reclaimed_and_is_not_done_when_the_grace_ends_may_reclaim_again() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _) = hearing(&room, b"holder", 1);
+    opens(&holder, b"file", READ | share_access::WANT_NONE);
+    for _ in 0..2 {
+        let (room, _) = kept.room();
+        let (holder, _) = returning(&room);
+        let handle = file_handle(&holder);
+        let before = Claim::Previous(DelegationType::None);
+        claims(&holder, READ, put(&handle), before);
+        let over = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+        room.nfs.tick(over);
+    }
+    assert!(!kept.text().is_empty());
+}
+
+#[test]
 fn wishes_that_there_are_none_of_are_refused() {
     let room = Room::new();
     room.file(b"file", b"data");

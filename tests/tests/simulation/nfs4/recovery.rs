@@ -1,0 +1,429 @@
+//! How a client of version 4 gets a session, takes back what it had before the server died, and learns what it has lost.
+
+use super::UNITS;
+use super::client::{Answer, Client, Open, Plan};
+use super::lines::By;
+use super::ops::{Units, kind};
+use super::session::{self, Session, results};
+use crate::world::below;
+use odafs_common::wire::nfs4::*;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_tests::holdings::What;
+use odafs_tests::linear::Action;
+
+impl Client<'_> {
+    /// Gets a session, and what was held back.
+    pub fn establish(&mut self) {
+        while !self.alive {
+            if self.legacy {
+                self.establish_legacy();
+                continue;
+            }
+            let exchange = session::exchange_id(self.name.as_bytes(), self.verifier);
+            let reply = self.deliver(&[&exchange], None).remove(0);
+            let (id, sequence, known) = match results(&reply)[..] {
+                [OperationResult::ExchangeId(Ok(ref exchanged))] => {
+                    let confirmed = exchanged.flags & exchange_id_flag::CONFIRMED != 0;
+                    let known = confirmed && exchanged.client_id == self.id;
+                    (exchanged.client_id, exchanged.sequence, known)
+                }
+                ref other => self.fail(&format!("EXCHANGE_ID: {other:?}")),
+            };
+            let minor = 1 + below(2) as u32;
+            let create = session::create_session(minor, id, sequence);
+            let reply = self.deliver(&[&create], Some(By::Rdma)).remove(0);
+            let made = match results(&reply)[..] {
+                [OperationResult::CreateSession(Ok(made))] => made,
+                // The server died in between.
+                [OperationResult::CreateSession(Err(Status::StaleClientId))] => continue,
+                ref other => self.fail(&format!("CREATE_SESSION: {other:?}")),
+            };
+            if made.flags & create_session_flag::BACK_CHANNEL == 0 {
+                self.fail("a session without a way back");
+            }
+            self.say(&format!("has a session, the same client: {known}"));
+            self.id = id;
+            self.session = Session::new(minor, &made);
+            self.alive = true;
+            self.tally.sessions += 1;
+            // Callbacks may come over the connection that CREATE_SESSION came by, which may be gone.
+            self.lines.cut(By::Rdma);
+            if !known {
+                self.unknown_to_server();
+            }
+        }
+        if self.handles.is_empty() {
+            self.look_up();
+        }
+    }
+
+    /// What was held can be reclaimed, or is lost.
+    pub fn unknown_to_server(&mut self) {
+        self.revoked = false;
+        self.early.clear();
+        self.model.holdings().doubted(self.number);
+        self.reclaim();
+    }
+
+    /// One compound in slot 0.
+    fn one(&mut self, operations: &[Operation<'_>]) -> Option<Vec<u8>> {
+        let sent = self.session.next(0, operations, true, clock::now());
+        match self.exchange(&[sent], None).remove(0) {
+            Answer::Reply(reply) => Some(reply),
+            Answer::Somehow | Answer::Gone => {
+                self.alive = false;
+                None
+            }
+        }
+    }
+
+    /// As [`Client::one`], again while the server asks for time.
+    fn patiently(&mut self, operations: &[Operation<'_>]) -> Option<Vec<u8>> {
+        loop {
+            let reply = self.one(operations)?;
+            let header = session::status(&reply);
+            if header != Status::Delay {
+                return Some(reply);
+            }
+            clock::sleep(Nanos::from_millis(100));
+        }
+    }
+
+    fn look_up(&mut self) {
+        let mut handles = Vec::new();
+        for name in self.names.clone() {
+            let operations = [
+                Operation::PutRootFileHandle,
+                Operation::Lookup(Name(name.as_bytes())),
+                Operation::GetFileHandle,
+            ];
+            let Some(reply) = self.patiently(&operations) else {
+                return;
+            };
+            match results(&reply).last() {
+                Some(OperationResult::GetFileHandle(Ok(handle))) => {
+                    handles.push(handle.0.to_vec());
+                }
+                other => self.fail(&format!("LOOKUP: {other:?}")),
+            }
+        }
+        self.handles = handles;
+    }
+
+    /// Takes back what was held before the server died, as far as it may be.
+    fn reclaim(&mut self) {
+        let (forgets, late) = (below(8) == 0, below(8) == 0);
+        for file in 0..self.held.len() {
+            self.held[file].unstable.clear();
+            if forgets {
+                self.lose(file);
+            }
+            if let Some(delegation) = &mut self.held[file].delegation {
+                // What was seen since the server last showed that it kept it, nobody knows to be true.
+                delegation.pages.clear();
+                delegation.read.clear();
+                for written in delegation.dirty.values_mut() {
+                    written.retain(|(_, is_write)| *is_write);
+                    written.iter_mut().for_each(|(seen, _)| seen.returned = 0);
+                }
+            }
+            // An open is asked for by itself: a delegation without one is given up.
+            if self.held[file].open.is_none() {
+                self.lose(file);
+            }
+        }
+        if forgets {
+            self.say("reclaims nothing");
+            (self.model.holdings()).gone(self.number, clock::now().0);
+        }
+        let holds = self.held.iter().any(|held| held.open.is_some());
+        if late && holds {
+            self.say("comes late");
+            clock::sleep(self.model.lease + Nanos::from_millis(below(1500)));
+        }
+        for file in 0..self.held.len() {
+            if self.held[file].open.is_some() && !self.reclaim_file(file) && !self.alive {
+                return;
+            }
+        }
+        if self.legacy {
+            return;
+        }
+        let complete = Operation::ReclaimComplete(ReclaimCompleteArgs {
+            one_file_system: false,
+        });
+        if let Some(reply) = self.one(&[complete]) {
+            match results(&reply).last() {
+                Some(OperationResult::ReclaimComplete(Ok(()))) => {}
+                other => self.fail(&format!("RECLAIM_COMPLETE: {other:?}")),
+            }
+        }
+    }
+
+    /// Whether this was held when the server died, and it is early enough to reclaim it.
+    fn is_entitled(&self, owner: usize, file: usize, what: What) -> bool {
+        let (by, at) = (self.holder(owner), self.model.files[file]);
+        let in_time = clock::now() < self.model.lives().started + self.model.lease;
+        in_time && self.model.holdings().was_kept(by, at, what)
+    }
+
+    /// False: it is lost, or the session is gone again.
+    fn reclaim_file(&mut self, file: usize) -> bool {
+        let Some(open) = self.held[file].open.take() else {
+            return false;
+        };
+        let write = self.held[file].delegation.as_ref().map(|held| held.write);
+        let before = match write {
+            Some(true) => DelegationType::Write,
+            Some(false) => DelegationType::Read,
+            None => DelegationType::None,
+        };
+        let from = clock::now();
+        // The handle borrows nothing of the client.
+        let handle = self.handles[file].clone();
+        let (owner, sequence) = (self.opener(), self.turn + 1);
+        let ask = |before, open: &Open| {
+            [
+                Operation::PutFileHandle(FileHandle(&handle)),
+                Operation::Open(OpenArgs {
+                    sequence,
+                    share_access: open.access,
+                    share_deny: open.deny,
+                    owner,
+                    create: None,
+                    claim: Claim::Previous(before),
+                }),
+            ]
+        };
+        let Some(mut reply) = self.patiently(&ask(before, &open)) else {
+            self.held[file].open = Some(open);
+            return false;
+        };
+        let refused = |reply: &[u8]| {
+            let last = results(reply).pop();
+            matches!(
+                last,
+                Some(OperationResult::Open(Err(Status::ReclaimBad
+                    | Status::NoGrace
+                    | Status::ReclaimConflict)))
+            )
+        };
+        if write.is_some() && refused(&reply) {
+            self.lose_delegation(file);
+            match self.patiently(&ask(DelegationType::None, &open)) {
+                Some(again) => reply = again,
+                None => {
+                    self.held[file].open = Some(open);
+                    return false;
+                }
+            }
+        }
+        self.turn += 1;
+        if refused(&reply) {
+            let last = results(&reply).pop();
+            self.say(&format!("has lost file {file}: {last:?}"));
+            let what = What::Open { access: 0, deny: 0 };
+            if self.is_entitled(0, file, what) {
+                self.fail("what it may reclaim was refused");
+            }
+            self.lose(file);
+            return false;
+        }
+        let all = results(&reply);
+        let Some(OperationResult::Open(Ok(opened))) = all.last() else {
+            self.fail(&format!("a reclaim: {all:?}"));
+        };
+        let graceful = self.model.lives().settled + self.model.lease;
+        if from > graceful {
+            self.fail("reclaimed after the grace");
+        }
+        let (access, deny, until) = (open.access, open.deny, (from + self.model.lease).0);
+        let (by, at, what) = (
+            self.holder(0),
+            self.model.files[file],
+            What::Open { access, deny },
+        );
+        let given = (self.model.holdings()).reclaimed(by, at, what, clock::now().0, until);
+        self.say(&format!("has reclaimed file {at}: {what:?}"));
+        self.expect(given);
+        self.tally.reclaims += 1;
+        let locks = open.locks.map(|locks| locks.units);
+        self.held[file].open = Some(Open {
+            state: opened.state,
+            pairs: vec![(access, deny)],
+            locks: Default::default(),
+            ..open
+        });
+        if self.held[file].delegation.is_some()
+            && !self.take_delegation(file, &opened.delegation, true)
+        {
+            self.lose_delegation(file);
+        }
+        for (owner, units) in locks.into_iter().enumerate() {
+            for unit in 0..UNITS {
+                let Some(write) = units[usize::from(unit)] else {
+                    continue;
+                };
+                if !self.reclaim_lock(file, owner, (unit, write)) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// False: the session is gone again.
+    fn reclaim_lock(&mut self, file: usize, owner: usize, (unit, write): (u8, bool)) -> bool {
+        if self.held[file].open.is_none() {
+            return false;
+        }
+        let is_new = self.open_of(file).locks[owner].state.is_none();
+        let units = Units {
+            first: unit,
+            count: 1,
+        };
+        let (offset, length) = units.range();
+        let lock = Operation::Lock(LockArgs {
+            kind: kind(write),
+            reclaim: true,
+            offset,
+            length,
+            locker: self.locker(file, owner),
+        });
+        let handle = self.handles[file].clone();
+        let from = clock::now();
+        let put = Operation::PutFileHandle(FileHandle(&handle));
+        let Some(reply) = self.patiently(&[put, lock]) else {
+            return false;
+        };
+        let (by, at) = (self.holder(owner), self.model.files[file]);
+        let what = What::Unit { unit, write };
+        self.turn += u32::from(is_new);
+        match results(&reply).last() {
+            Some(OperationResult::Lock(Ok(state))) => {
+                self.held[file].turns[owner] += 1;
+                let until = (from + self.model.lease).0;
+                let given = (self.model.holdings()).reclaimed(by, at, what, clock::now().0, until);
+                self.expect(given);
+                if let Some(open) = &mut self.held[file].open {
+                    open.locks[owner].state = Some(*state);
+                    open.locks[owner].units[usize::from(unit)] = Some(write);
+                }
+            }
+            Some(OperationResult::Lock(Err(refused))) => {
+                self.held[file].turns[owner] += u32::from(!is_new);
+                // The open was downgraded under the lock.
+                let unfit = *refused == LockFailed::Other(Status::OpenMode);
+                if !unfit && self.is_entitled(owner, file, what) {
+                    self.fail("a lock that it may reclaim was refused");
+                }
+                (self.model.holdings()).ended(by, at, what, clock::now().0);
+            }
+            other => self.fail(&format!("a reclaim: {other:?}")),
+        }
+        true
+    }
+
+    /// Nothing of a file is held any more.
+    pub fn lose(&mut self, file: usize) {
+        self.lose_delegation(file);
+        self.held[file].open = None;
+        let (at, now) = (self.model.files[file], clock::now().0);
+        let mut holdings = self.model.holdings();
+        let open = What::Open { access: 0, deny: 0 };
+        holdings.ended(self.holder(0), at, open, now);
+        for owner in 0..super::client::OWNERS {
+            for unit in 0..UNITS {
+                let unit = What::Unit { unit, write: false };
+                holdings.ended(self.holder(owner), at, unit, now);
+            }
+        }
+    }
+
+    fn lose_delegation(&mut self, file: usize) {
+        let (by, at) = (self.holder(0), self.model.files[file]);
+        let what = What::Delegation { write: false };
+        (self.model.holdings()).ended(by, at, what, clock::now().0);
+        self.drop_delegation(file);
+    }
+
+    /// What was kept under a delegation is worth nothing. What was written so may have been sent.
+    pub fn drop_delegation(&mut self, file: usize) {
+        let Some(delegation) = self.held[file].delegation.take() else {
+            return;
+        };
+        for (page, written) in delegation.dirty {
+            let last = written.iter().rev().find(|(_, is_write)| *is_write);
+            if let Some((seen, _)) = last {
+                let write = Action::Write {
+                    value: seen.value,
+                    stable: false,
+                };
+                let place = (self.model.files[file], page);
+                self.record(place, seen.invoked, write, false);
+            }
+        }
+    }
+
+    /// Takes note that a delegation was taken away.
+    pub fn free(&mut self, file: usize) {
+        let Some(delegation) = &self.held[file].delegation else {
+            return;
+        };
+        let state = delegation.state;
+        self.tally.revoked += 1;
+        self.say(&format!(
+            "has lost the delegation of file {}",
+            self.model.files[file]
+        ));
+        self.lose_delegation(file);
+        if let Some(reply) = self.one(&[Operation::FreeStateId(state)]) {
+            match results(&reply).last() {
+                Some(OperationResult::FreeStateId(Ok(()))) => {}
+                other => self.fail(&format!("FREE_STATEID: {other:?}")),
+            }
+        }
+    }
+
+    /// Looks which delegations were taken away, if the server says that some were.
+    pub fn settle(&mut self) {
+        if !self.revoked || !self.alive {
+            return;
+        }
+        for file in 0..self.held.len() {
+            let Some(delegation) = &self.held[file].delegation else {
+                continue;
+            };
+            let state = delegation.state;
+            let test = Operation::TestStateId(TestStateIdArgs {
+                states: List(vec![state]),
+            });
+            let Some(reply) = self.one(&[test]) else {
+                return;
+            };
+            match results(&reply).last() {
+                Some(OperationResult::TestStateId(Ok(found))) => match found.0[..] {
+                    [Status::Ok] => {}
+                    [Status::DelegRevoked] => self.free(file),
+                    ref other => self.fail(&format!("TEST_STATEID: {other:?}")),
+                },
+                other => self.fail(&format!("TEST_STATEID: {other:?}")),
+            }
+        }
+        if self.alive && self.one(&[]).is_some() && self.revoked {
+            self.fail("told of a loss that is none");
+        }
+    }
+
+    /// Gives delegations back whose time has come.
+    pub fn give_back(&mut self) {
+        for file in 0..self.held.len() {
+            let due = self.held[file].delegation.as_ref().is_some_and(
+                |held| matches!(held.recalled, Some(Plan::At(at)) if at <= clock::now()),
+            );
+            if due {
+                self.return_delegation(file);
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The protocol of a client of versions 4.1 and 4.2, without IO (RFC 8881): compounds in the slots of a session, which are
+//! repeated until they are answered, and the one slot of callbacks.
+
+use odafs_common::wire::nfs4::*;
+use odafs_common::wire::rpc::{self, Auth};
+use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
+use odafs_fabric::clock::Nanos;
+
+/// Compounds that may be under way at a time.
+pub const SLOTS: u32 = 3;
+/// The program of callbacks.
+const CALLBACKS: u32 = 0x4000_0000;
+
+/// What sessions are asked for.
+const CHANNEL: ChannelAttributes = ChannelAttributes {
+    header_padding: 0,
+    max_request: 64 << 10,
+    max_response: 64 << 10,
+    max_response_cached: 2048,
+    max_operations: 16,
+    max_requests: SLOTS,
+    rdma_reads: AtMostOne(None),
+};
+
+/// A compound on its way, the same each time that it is sent.
+pub struct Sent {
+    /// What it says, from its tag on.
+    pub body: Vec<u8>,
+    /// The server was asked to keep the reply.
+    pub kept: bool,
+    /// When it was first sent.
+    pub first: Nanos,
+}
+
+/// A session, with all that it takes to go on with it over other connections.
+#[derive(Default)]
+pub struct Session {
+    pub minor: u32,
+    pub id: SessionId,
+    /// The number of the last compound of each slot.
+    slots: Vec<u32>,
+    /// The last callback: its number, what it asked behind its xid, and the answer to it.
+    called: (u32, Vec<u8>, Vec<u8>),
+}
+
+/// A COMPOUND of these operations.
+pub fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    let call = CallWriter::compound(&mut w, Opaque(b""), minor);
+    let call = operations.iter().fold(call, |call, next| call.push(next));
+    call.finish();
+    bytes
+}
+
+/// A call with this body.
+pub fn call(xid: u32, body: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    let mut w = Writer::new(&mut message);
+    let procedure = Procedure::Compound.code();
+    rpc::call(&mut w, xid, PROGRAM, VERSION, procedure, &Auth::None);
+    message.extend_from_slice(body);
+    message
+}
+
+/// The results in a reply.
+pub fn results(message: &[u8]) -> Vec<OperationResult<'_>> {
+    let reply = rpc::parse_reply(message).expect("a reply");
+    let mut results = Results::begin(reply.body.expect("results")).expect("results");
+    let all = results.by_ref().map(|result| result.expect("a result"));
+    let all = all.collect();
+    results.finish().expect("nothing behind the results");
+    all
+}
+
+pub fn exchange_id(name: &[u8], verifier: u64) -> Vec<u8> {
+    let exchange = Operation::ExchangeId(ExchangeIdArgs {
+        client: ClientOwner {
+            verifier: verifier.to_be_bytes(),
+            id: Opaque(name),
+        },
+        flags: 0,
+        protection: StateProtection::None,
+        implementation: AtMostOne(None),
+    });
+    compound(1, &[exchange])
+}
+
+pub fn create_session(minor: u32, client_id: u64, sequence: u32) -> Vec<u8> {
+    let create = Operation::CreateSession(CreateSessionArgs {
+        client_id,
+        sequence,
+        flags: create_session_flag::BACK_CHANNEL,
+        fore: CHANNEL,
+        back: CHANNEL,
+        callback_program: CALLBACKS,
+        callback_security: List(vec![CallbackSecurity::None]),
+    });
+    compound(minor, &[create])
+}
+
+pub fn destroy_client(client_id: u64) -> Vec<u8> {
+    compound(1, &[Operation::DestroyClientId(client_id)])
+}
+
+impl Session {
+    pub fn new(minor: u32, made: &CreateSessionOk) -> Self {
+        Self {
+            minor,
+            id: made.session,
+            slots: vec![0; made.fore.max_requests.min(SLOTS) as usize],
+            called: (0, Vec::new(), Vec::new()),
+        }
+    }
+
+    /// None, in minor version 0.
+    pub fn none() -> Self {
+        Self {
+            slots: vec![0],
+            ..Self::default()
+        }
+    }
+
+    /// How many compounds may be under way.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The next compound of a slot.
+    pub fn next(
+        &mut self,
+        slot: usize,
+        operations: &[Operation<'_>],
+        kept: bool,
+        now: Nanos,
+    ) -> Sent {
+        if self.minor == 0 {
+            return Sent {
+                body: compound(0, operations),
+                kept,
+                first: now,
+            };
+        }
+        self.slots[slot] += 1;
+        let sequence = Operation::Sequence(SequenceArgs {
+            session: self.id,
+            sequence: self.slots[slot],
+            slot: slot as u32,
+            highest_slot: self.slots.len() as u32 - 1,
+            cache: kept,
+        });
+        Sent {
+            body: compound(self.minor, &[&[sequence], operations].concat()),
+            kept,
+            first: now,
+        }
+    }
+
+    /// Binds another connection for both directions.
+    pub fn bind(&self) -> Vec<u8> {
+        let bind = Operation::BindConnection(BindConnectionArgs {
+            session: self.id,
+            channel: WantedChannel::ForeOrBoth,
+            rdma: false,
+        });
+        compound(self.minor, &[bind])
+    }
+
+    pub fn destroy(&self) -> Vec<u8> {
+        compound(self.minor, &[Operation::DestroySession(self.id)])
+    }
+
+    /// Answers a callback, the same if it comes again: the answer, and what it asks for, once.
+    ///
+    /// # Panics
+    /// No server may ask so.
+    pub fn called(&mut self, message: &[u8]) -> (Vec<u8>, Option<StateId>) {
+        let (header, mut r) = rpc::parse_call(message).expect("a call");
+        assert_eq!((header.program, header.version), (CALLBACKS, 1));
+        let head = CallbackHeader::decode(&mut r).expect("a callback");
+        let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
+        let CallbackOperation::Sequence(sequence) = next() else {
+            panic!("a callback without CB_SEQUENCE");
+        };
+        if sequence.session != self.id {
+            // Of a session that is over.
+            let result = CallbackResult::Sequence(Err(Status::BadSession));
+            return (answer(header.xid, Status::BadSession, &[result]), None);
+        }
+        assert_eq!((sequence.slot, head.operations), (0, 2));
+        let (last, asked, answered) = &self.called;
+        if sequence.sequence == *last {
+            assert_eq!(asked, &message[4..], "one number for two callbacks");
+            return ([&header.xid.to_be_bytes(), &answered[4..]].concat(), None);
+        }
+        assert_eq!(sequence.sequence, last + 1, "a callback out of order");
+        let taken = CallbackResult::Sequence(Ok(CallbackSequenceOk {
+            session: self.id,
+            sequence: sequence.sequence,
+            slot: 0,
+            highest_slot: 0,
+            target_highest_slot: 0,
+        }));
+        let mut status = Status::Ok;
+        let (recalled, result) = match next() {
+            CallbackOperation::Recall(recall) => {
+                (Some(recall.state), CallbackResult::Recall(Ok(())))
+            }
+            // It does not tell: the delegation is to be recalled.
+            CallbackOperation::GetAttributes(_) => {
+                status = Status::BadHandle;
+                (None, CallbackResult::GetAttributes(Err(status)))
+            }
+            CallbackOperation::RecallSlot(_) => (None, CallbackResult::RecallSlot(Ok(()))),
+            CallbackOperation::NotifyLock(_) => (None, CallbackResult::NotifyLock(Ok(()))),
+            CallbackOperation::RecallAny(_) => (None, CallbackResult::RecallAny(Ok(()))),
+            other => panic!("a callback that was not asked for: {other:?}"),
+        };
+        let bytes = answer(header.xid, status, &[taken, result]);
+        self.called = (sequence.sequence, message[4..].to_vec(), bytes.clone());
+        (bytes, recalled)
+    }
+}
+
+fn answer(xid: u32, status: Status, results: &[CallbackResult<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    rpc::reply_success(&mut w, xid);
+    status.encode(&mut w);
+    w.opaque(b"");
+    w.u32(results.len() as u32);
+    for result in results {
+        result.encode(&mut w);
+    }
+    bytes
+}
+
+/// That of the last operation.
+pub fn status(message: &[u8]) -> Status {
+    let reply = rpc::parse_reply(message).expect("a reply");
+    let results = Results::begin(reply.body.expect("results")).expect("results");
+    results.header().status
+}
+
+/// What SEQUENCE came to, with which a reply begins.
+pub fn sequenced(message: &[u8]) -> Result<SequenceOk, Status> {
+    let reply = rpc::parse_reply(message).expect("a reply");
+    let body: Reader<'_> = reply.body.expect("results");
+    let mut results = Results::begin(body).expect("results");
+    match results.next() {
+        Some(Ok(OperationResult::Sequence(result))) => result,
+        other => panic!("no result of SEQUENCE: {other:?}"),
+    }
+}
