@@ -92,9 +92,9 @@ fn source(text: &str) -> Result<Source, String> {
 /// What the kernel caches, by name.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum CacheName {
-    /// Pages, which are checked when a file is opened, and names and attributes for 1 s
+    /// Pages, which are checked when a file is opened and once a second while it is open, and names and attributes for 1 s
     CloseToOpen,
-    /// Nothing
+    /// Nothing but pages of mapped files, which are checked once a second
     Off,
 }
 

@@ -1,6 +1,6 @@
-//! Reads several places of a file at once: all reads are in flight together, and cost one round trip rather than many.
+//! Reads several places at once, of one file and of two: all reads are in flight together, and cost one round trip.
 
-use odafs::{Client, ReadRequest};
+use odafs::{Client, FileRequest, ReadRequest};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
@@ -15,6 +15,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     file.read_batch(&mut requests)?;
     for request in &requests {
         println!("{} bytes from {}", request.bytes, request.offset);
+    }
+    let second = client.create("second.txt")?;
+    second.write_at(b"a second file\n", 0)?;
+    let mut requests = [
+        FileRequest::new(&file, 4096, &mut head),
+        FileRequest::new(&second, 0, &mut middle),
+    ];
+    client.read_batch(&mut requests)?;
+    for request in &requests {
+        println!("{} bytes of {}", request.bytes, request.file.path());
     }
     Ok(())
 }

@@ -23,10 +23,13 @@
 
 mod crowded;
 mod sieve;
+mod tree;
 
+pub use self::tree::Tree;
 use self::{
     crowded::Crowded,
     sieve::{Owner, Sieve},
+    tree::{EVICTED, FANOUT, NONE, PAGES_MAX},
 };
 use odafs_common::{
     page::PageSize,
@@ -45,12 +48,6 @@ const CHUNK: usize = 256;
 const SEGMENT: usize = 16;
 /// Number of allocations before those of a whole segment: of 1, 1, 2, 4 and 8 chunks.
 const SMALL_SEGMENTS: usize = SEGMENT.ilog2() as usize + 1;
-/// Number of chunks in an array of a tree.
-const FANOUT: usize = 256;
-/// Pages from this one on have no references: 16 TiB of a file at 4 KiB.
-const PAGES_MAX: u64 = 1 << 32;
-/// Number of levels of arrays that reach [`PAGES_MAX`].
-const LEVELS: usize = 17;
 
 /// Bytes of a chunk, including what is kept beside it.
 pub const CHUNK_BYTES: usize = size_of::<Chunk>() + size_of::<Owner>() + 4;
@@ -63,18 +60,6 @@ pub struct Directory {
     crowded: Crowded,
     keeper: Mutex<Keeper>,
 }
-
-/// The chunks of one file. A slot holds a chunk's number plus one, [`NONE`], or [`EVICTED`].
-#[derive(Debug, Default)]
-pub struct Tree {
-    levels: [OnceLock<Level>; LEVELS],
-}
-
-type Level = Box<[OnceLock<Slots>]>;
-type Slots = Box<[AtomicU32]>;
-
-const NONE: u32 = 0;
-const EVICTED: u32 = u32::MAX;
 
 /// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -495,33 +480,6 @@ fn chunks_in(segments: usize) -> usize {
         0 => 0,
         1..=SMALL_SEGMENTS => 1 << (segments - 1),
         _ => (segments - SMALL_SEGMENTS + 1) * SEGMENT,
-    }
-}
-
-impl Tree {
-    /// Level `n` has `2^n` arrays of slots. So a small file has a small tree, and nothing is copied as a file grows.
-    fn place(page: u64) -> Option<(usize, usize, usize)> {
-        if page >= PAGES_MAX {
-            return None;
-        }
-        let chunk = page as usize / CHUNK;
-        let array = chunk / FANOUT + 1;
-        let level = array.ilog2() as usize;
-        Some((level, array - (1 << level), chunk % FANOUT))
-    }
-
-    fn slot(&self, page: u64) -> Option<&AtomicU32> {
-        let (level, array, slot) = Self::place(page)?;
-        self.levels[level].get()?[array].get()?.get(slot)
-    }
-
-    fn make_slot(&self, page: u64) -> Option<&AtomicU32> {
-        let (level, array, slot) = Self::place(page)?;
-        let arrays =
-            self.levels[level].get_or_init(|| (0..1 << level).map(|_| OnceLock::new()).collect());
-        let slots =
-            arrays[array].get_or_init(|| (0..FANOUT).map(|_| AtomicU32::new(NONE)).collect());
-        slots.get(slot)
     }
 }
 

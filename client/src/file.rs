@@ -48,6 +48,11 @@ impl File {
         self.inner.state()
     }
 
+    /// The file as reads and writes see it.
+    pub(crate) fn inner(&self) -> &OpenFile {
+        &self.inner
+    }
+
     /// The path with which the file was opened, as the caller gave it.
     pub fn path(&self) -> &str {
         self.inner.path()
@@ -107,6 +112,27 @@ impl File {
             }),
             Err(error) => Err(error.at("stat", self.path())),
         }
+    }
+
+    /// As [`snapshot`](Self::snapshot), without a call: the server has just told these attributes of this file.
+    pub fn snapshot_of(&self, attributes: &Attributes) -> Snapshot {
+        Snapshot {
+            moment: self.state().revalidate(attributes),
+            attributes: *attributes,
+        }
+    }
+
+    /// Whether others than this client have changed the file since the snapshot, as far as the client can tell: it is
+    /// true, too, where it cannot. It costs what [`revalidate`](Self::revalidate) costs.
+    ///
+    /// # Errors
+    /// The file is gone, or the call failed.
+    pub fn changed_by_others(&self, snapshot: &Snapshot) -> Result<bool, PathError> {
+        let changed = || self.state().generation() != snapshot.moment.generation;
+        if !changed() {
+            self.revalidate()?;
+        }
+        Ok(changed())
     }
 
     /// Whether the file is still the version of the snapshot. If so, all that this client has read of it since is of
@@ -202,6 +228,7 @@ impl File {
     }
 
     /// Makes many reads, all in flight together. Afterwards `bytes` of each request says how many bytes it got.
+    /// [`Client::read_batch`] does this for several files.
     ///
     /// # Errors
     /// The error of the first read that failed. The other reads may or may not have been served.

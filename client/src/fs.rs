@@ -36,6 +36,7 @@
 //! | `ECONNRESET` | the connection was lost, and the call may have taken effect or not |
 
 use crate::{
+    batch::FileRequest,
     client::Client,
     error::{PathError, ReadError, Status, WriteError},
     file::File,
@@ -179,6 +180,17 @@ impl FileSystem {
     /// `EINVAL`, `EISDIR`: not a regular file. See the [module](self#errors) for the others.
     pub fn read(&self, file: &Handle, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         self.file(file).read_at(buf, offset)
+    }
+
+    /// Makes many reads of any [open](Self::open) files, all in flight together, as [`Client::read_batch`].
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), of the first read that failed. The other reads may or may not have been served.
+    ///
+    /// # Panics
+    /// If a file is of another client.
+    pub fn read_batch(&self, requests: &mut [FileRequest<'_>]) -> Result<(), ReadError> {
+        self.client.read_batch(requests)
     }
 
     /// Writes all of `data` at `offset`, in bytes (WRITE, unstable). A crash of the server may lose the data until

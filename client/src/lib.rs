@@ -33,15 +33,20 @@
 //! # }
 //! ```
 //!
-//! A batch has many reads in flight at once:
+//! A batch has many reads in flight at once, of one file ([`File::read_batch`]) or of several:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let file = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?.open("/data/table")?;
-//! use odafs::ReadRequest;
+//! # let client = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?;
+//! use odafs::{FileRequest, ReadRequest};
 //!
+//! let (table, index) = (client.open("/data/table")?, client.open("/data/index")?);
 //! let (mut head, mut tail) = ([0; 512], [0; 512]);
-//! file.read_batch(&mut [ReadRequest::new(0, &mut head), ReadRequest::new(1 << 30, &mut tail)])?;
+//! table.read_batch(&mut [ReadRequest::new(0, &mut head), ReadRequest::new(1 << 30, &mut tail)])?;
+//! client.read_batch(&mut [
+//!     FileRequest::new(&table, 0, &mut head),
+//!     FileRequest::new(&index, 4096, &mut tail),
+//! ])?;
 //! # Ok(())
 //! # }
 //! ```
@@ -74,7 +79,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `read`, `read_page`, `read_pair`, `steps`, `part` | the path of a read: all its branching, top to bottom |
-//! | `client`, `file`, `table`, `buffer`, `request`, `read_dir`, `listing`, `metadata`, `types`, `facts` | what callers hold, give and get |
+//! | `client`, `file`, `table`, `batch`, `buffer`, `request`, `read_dir`, `listing`, `metadata`, `types`, `facts` | what callers hold, give and get |
 //! | `open_file`, `path`, `changing` | an open file as reads and writes see it; from a path to a file; changes of what is cached |
 //! | `shared`, `shard`, `reuse`, `state` | what handles share, what a thread reads with and uses again, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
@@ -93,6 +98,7 @@
 struct Readme;
 
 mod ahead;
+mod batch;
 mod budget;
 mod buffer;
 mod cache;
@@ -148,6 +154,7 @@ mod types;
 mod url;
 mod waiting;
 
+pub use batch::FileRequest;
 pub use buffer::Buffer;
 pub use client::Client;
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};

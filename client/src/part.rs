@@ -4,7 +4,7 @@ use crate::{
     directory::Location,
     error::{CallError, ReadError, Status},
     open_file::OpenFile,
-    request::ReadRequest,
+    request::BatchRead,
     route::{Choice, SizeClass},
     session::Session,
     shared::{Shared, TimedRead},
@@ -22,20 +22,16 @@ use std::ops::Range;
 pub struct Reading<'a> {
     /// The client.
     pub shared: &'a Shared,
-    /// The file.
-    pub file: &'a FileState,
+    /// The files of the present batch, in the order of their requests. Never empty while a batch is read.
+    pub files: Vec<FileReading<'a>>,
     /// The session, if there is one.
     pub session: Option<Arc<Session>>,
-    /// The order of the read.
+    /// The page size.
     pub size: PageSize,
-    /// What the read is to do.
-    pub asked: TimedRead,
+    /// The order of the first file's reads, if the policy was asked already and has not heard the result.
+    pub asked: Option<TimedRead>,
     /// The size class of the read.
     pub class: SizeClass,
-    /// Whether the policy has heard the result of `asked`.
-    pub told: bool,
-    /// Whether pages are kept. If so, they are fetched whole.
-    pub keeps: bool,
     /// Whether the caller wants a trace.
     pub traced: bool,
     /// Why the first part was refused, if it was, and how long that took in nanoseconds.
@@ -45,8 +41,29 @@ pub struct Reading<'a> {
     pub disturbed: bool,
 }
 
+/// A file of a batch.
+pub struct FileReading<'a> {
+    /// The file.
+    pub file: &'a OpenFile,
+    /// Its requests, by their numbers in the batch.
+    pub requests: Range<usize>,
+    /// What its reads are to do.
+    pub asked: TimedRead,
+    /// Whether its pages are kept. If so, they are fetched whole.
+    pub keeps: bool,
+}
+
+impl FileReading<'_> {
+    /// What the client keeps about the file.
+    pub fn state(&self) -> &FileState {
+        self.file.state()
+    }
+}
+
 /// A part of a read, within one page.
 pub struct Part<'b> {
+    /// The number of its file in the batch.
+    pub of: usize,
     /// Index of the page.
     pub page: u64,
     /// First byte to read, as an offset in the page.
@@ -89,41 +106,83 @@ pub enum ReadStep {
 }
 
 impl Reading<'_> {
-    /// Counts each request under the slowest route of its parts, and reports to the policy.
+    /// Counts each request under the slowest route of its parts, and reports to the policy. The time of the batch
+    /// belongs to the first file. It counts only if the reads of the other files took the same route.
     pub fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>]) {
-        let took_ns = self.asked.took_ns().filter(|_| !self.disturbed);
+        let [first, others @ ..] = &self.files[..] else {
+            return;
+        };
+        let took_ns = first.asked.took_ns().filter(|_| !self.disturbed);
         // The time of one request, so that it compares with reads that are alone.
         let took_ns = took_ns.map(|ns| ns / ranges.len().max(1) as u64);
-        let mut told = BatchOutcome {
-            pages: parts.len().div_ceil(ranges.len().max(1)) as u32,
-            ..BatchOutcome::default()
-        };
-        let shard = self.asked.shard();
+        if others.is_empty() {
+            return self.account_file(first, parts, ranges, took_ns);
+        }
+        let mut all = BatchOutcome::default();
+        for range in ranges {
+            all.count(&parts[range.clone()]);
+        }
+        self.account_file(first, parts, ranges, took_ns.filter(|_| all.is_pure()));
+        for file in others {
+            self.account_file(file, parts, ranges, None);
+        }
+    }
+
+    fn account_file(
+        &self,
+        file: &FileReading<'_>,
+        parts: &[Part<'_>],
+        ranges: &[Range<usize>],
+        took_ns: Option<u64>,
+    ) {
+        let ranges = &ranges[file.requests.clone()];
+        let mut told = BatchOutcome::default();
+        let shard = file.asked.shard();
         let counts = self.shared.shards.counts(shard);
+        let mut pages = 0;
         for range in ranges {
             let parts = &parts[range.clone()];
+            pages += parts.len();
             counts.bytes_read.add(shard, contiguous(parts) as u64);
             let slowest = parts.iter().map(|part| part.taken).max();
             counts.read_by(shard, slowest.unwrap_or(RouteTaken::Cache), 1);
             told.count(parts);
         }
+        told.pages = pages.div_ceil(ranges.len().max(1)) as u32;
         self.shared
-            .tell_batch(self.file, &self.asked, &told, took_ns);
+            .tell_batch(file.state(), &file.asked, &told, took_ns);
     }
 
-    /// Cuts all requests into parts. `ranges` says which parts belong to which request. Both vectors must be empty.
-    pub fn cut<'b>(
+    /// Cuts the requests of each file into parts. `ranges` says which parts belong to which request. Both vectors must
+    /// be empty.
+    pub fn cut<'b, 'f>(
         &self,
-        requests: &'b mut [ReadRequest<'_>],
+        requests: &'b mut [impl BatchRead<'f>],
         began: Nanos,
         parts: &mut Vec<Part<'b>>,
         ranges: &mut Vec<Range<usize>>,
     ) {
-        let moment = self.file.moment();
+        let mut left = requests;
+        for (of, file) in self.files.iter().enumerate() {
+            let (requests, after) = left.split_at_mut(file.requests.len());
+            left = after;
+            self.cut_of((of, file), requests, began, parts, ranges);
+        }
+    }
+
+    fn cut_of<'b, 'f>(
+        &self,
+        (of, file): (usize, &FileReading<'_>),
+        requests: &'b mut [impl BatchRead<'f>],
+        began: Nanos,
+        parts: &mut Vec<Part<'b>>,
+        ranges: &mut Vec<Range<usize>>,
+    ) {
+        let moment = file.state().moment();
         for request in requests {
             let first = parts.len();
-            let mut offset = request.offset;
-            let mut rest = &mut request.buf[..];
+            let mut offset = request.offset();
+            let mut rest = request.buf();
             while !rest.is_empty() && offset < u64::MAX {
                 let within = self.size.within(offset);
                 let (buf, after) = rest.split_at_mut(rest.len().min(self.size.bytes() - within));
@@ -131,6 +190,7 @@ impl Reading<'_> {
                 let page = self.size.index(offset);
                 offset = offset.saturating_add(buf.len() as u64);
                 parts.push(Part {
+                    of,
                     page,
                     within,
                     buf,
@@ -166,15 +226,24 @@ pub struct BatchOutcome {
 }
 
 impl BatchOutcome {
-    /// Counts one request.
+    /// Whether all requests took one route.
+    pub fn is_pure(&self) -> bool {
+        let one = self.direct.is_none() || self.by_rpc == 0;
+        one && !self.mixed && self.refused.is_empty()
+    }
+
+    /// Counts one request. What lies behind the end of the file can go by no route but RPC, and costs little there: with
+    /// it, the time is of no route.
     pub fn count(&mut self, parts: &[Part<'_>]) {
+        self.mixed |= parts.iter().any(|part| part.bytes == 0);
         let refused = |part: &&Part<'_>| matches!(part.why, RouteReason::Refused(_));
         let direct = |part: &Part<'_>| part.taken.choice().filter(|choice| choice.is_direct());
         let by_rpc = |part: &Part<'_>| part.taken.choice() == Some(Choice::Rpc);
         if let Some(part) = parts.iter().find(refused) {
             self.refused.push(part.stale_ns);
         } else if let Some(choice) = parts.iter().find_map(direct) {
-            self.direct = Some(choice);
+            let before = self.direct.replace(choice);
+            self.mixed |= before.is_some_and(|before| before != choice);
             self.mixed |= !parts.iter().all(|part| direct(part).is_some());
         } else if parts.iter().any(by_rpc) {
             self.mixed |= !parts.iter().all(by_rpc);
@@ -224,9 +293,10 @@ impl Part<'_> {
         let mut bytes = wanted.bytes;
         if wanted.whole {
             let page = &scratch[..wanted.bytes];
+            let file = reading.files[self.of].state();
             reading
                 .shared
-                .keep(reading.file, self.moment, self.page, reading.size, page);
+                .keep(file, self.moment, self.page, reading.size, page);
             let there = page.get(self.within..).unwrap_or(&[]);
             bytes = there.len().min(self.buf.len());
             self.buf[..bytes].copy_from_slice(&there[..bytes]);
@@ -286,18 +356,26 @@ pub fn contiguous(parts: &[Part<'_>]) -> usize {
 pub enum Failed {
     /// The deadline passed while direct reads were in flight.
     TimedOut,
-    /// The server refused the read.
-    Status(Status),
+    /// The server refused a read of the file with this number in the batch.
+    Status(Status, usize),
     /// The call failed.
     Call(CallError),
 }
 
 impl Failed {
+    /// The number in the batch of the file that the error names.
+    pub fn file(&self) -> usize {
+        match self {
+            Self::Status(_, of) => *of,
+            Self::TimedOut | Self::Call(_) => 0,
+        }
+    }
+
     /// The error for the caller.
     pub fn of(self, file: &OpenFile, offset: u64) -> ReadError {
         let path = file.path().to_owned();
         let source = match self {
-            Self::Status(status) => {
+            Self::Status(status, _) => {
                 return ReadError::Server {
                     path,
                     offset,
@@ -314,6 +392,61 @@ impl Failed {
             path,
             offset,
             source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(taken: RouteTaken, bytes: usize, buf: &mut [u8]) -> Part<'_> {
+        Part {
+            of: 0,
+            page: 0,
+            within: 0,
+            buf,
+            step: ReadStep::Done,
+            bytes,
+            why: RouteReason::PolicyOnRpc,
+            moment: Moment::default(),
+            stale_ns: None,
+            taken,
+            began: Nanos(0),
+            took: None,
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_read_over_the_end_is_of_no_route() {
+        let mut room = [[0; 8]; 3];
+        let [one, two, three] = &mut room;
+        let by_rpc = |bytes, buf| part(RouteTaken::Rpc, bytes, buf);
+        let parts = [by_rpc(8, one), by_rpc(3, two), by_rpc(0, three)];
+        let of = |parts: &[Part<'_>]| {
+            let mut told = BatchOutcome::default();
+            told.count(parts);
+            told
+        };
+        assert!(of(&parts[..2]).is_pure() && !of(&parts).is_pure());
+        assert_eq!(of(&parts).by_rpc, 1);
+    }
+
+    #[test]
+    fn requests_by_different_routes_are_no_measure_of_one() {
+        let mut room = [[0; 8]; 3];
+        let [one, two, three] = &mut room;
+        let parts = [
+            part(RouteTaken::OneSided, 8, one),
+            part(RouteTaken::Guarded, 8, two),
+            part(RouteTaken::Rpc, 8, three),
+        ];
+        for (first, second) in [(0, 1), (0, 2), (2, 0)] {
+            let mut told = BatchOutcome::default();
+            told.count(&parts[first..=first]);
+            assert!(told.is_pure());
+            told.count(&parts[second..=second]);
+            assert!(!told.is_pure(), "{first} and {second}");
         }
     }
 }

@@ -14,20 +14,21 @@
 //!
 //! Reads within one page take the same [steps](crate::steps) in [`crate::read_page`], which allocates nothing. All
 //! other reads are cut into parts here, and all parts take each step together: everything that can be posted is in
-//! flight before the client waits for the first answer.
+//! flight before the client waits for the first answer. The parts may be of several files of one client. Each file has
+//! an order of its own; the connections are the same.
 
 use crate::{
     buffer::Buffer,
     direct::DirectPair,
     error::ReadError,
-    nfs::{self, read_into},
+    nfs::{self, read_into, references},
     open_file::OpenFile,
-    part::{Failed, Part, ReadStep, Reading, contiguous},
+    part::{Failed, FileReading, Part, ReadStep, Reading, contiguous},
     pool::TakeError,
     read_page::{self, Ended, Waits},
     read_pair::PairFailed,
     record,
-    request::{IntoRequest, ReadRequest},
+    request::{BatchRead, IntoRequest, ReadRequest},
     reuse::{self, BatchMemory},
     route::SizeClass,
     session::Session,
@@ -37,6 +38,7 @@ use crate::{
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
 use odafs_fabric::clock;
+use std::ops::Range;
 
 /// The most parts that are processed together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
@@ -101,6 +103,14 @@ pub fn read_many(
     read_on(file, requests, trace, None, None)
 }
 
+/// Reads all requests together, of any files of one client. `first` is the file of the first request.
+pub fn read_files<'f>(
+    first: &'f OpenFile,
+    requests: &mut [impl BatchRead<'f>],
+) -> Result<(), ReadError> {
+    in_batches(first, requests, None, None, None)
+}
+
 /// As [`read_many`], for a read that has already asked the policy, or whose first part was read directly and `refused`.
 fn read_on(
     file: &OpenFile,
@@ -117,9 +127,9 @@ fn read_on(
     })
 }
 
-fn in_batches(
-    file: &OpenFile,
-    requests: &mut [ReadRequest<'_>],
+fn in_batches<'f>(
+    file: &'f OpenFile,
+    requests: &mut [impl BatchRead<'f>],
     mut trace: Option<&mut Vec<trace::TracedPart>>,
     asked: Option<TimedRead>,
     refused: Option<(Exception, u64)>,
@@ -127,22 +137,17 @@ fn in_batches(
     let shared = file.shared();
     let session = shared.session();
     let size = shared.page(session.as_deref());
-    let class = class_of(requests);
-    let asked = asked.unwrap_or_else(|| shared.ask(file.state(), class));
     let mut reading = Reading {
         shared,
-        file: file.state(),
+        files: Vec::new(),
         session,
         size,
         asked,
-        class,
-        told: false,
-        keeps: false,
+        class: class_of(requests),
         traced: trace.is_some(),
         refused,
         disturbed: false,
     };
-    reading.keeps = reading.steps().keeps();
     let mut rest = requests;
     while !rest.is_empty() {
         let (batch, after) = rest.split_at_mut(batch_of(rest, size));
@@ -154,34 +159,35 @@ fn in_batches(
 
 /// The size class of requests that are read together: that of their mean length. A gather of many small ranges is not
 /// one long read.
-fn class_of(requests: &[ReadRequest<'_>]) -> SizeClass {
-    let bytes: usize = requests.iter().map(|request| request.buf.len()).sum();
+fn class_of<'f>(requests: &[impl BatchRead<'f>]) -> SizeClass {
+    let bytes: usize = requests.iter().map(BatchRead::length).sum();
     SizeClass::of(bytes.div_ceil(requests.len().max(1)))
 }
 
 /// How many requests make up a batch of at most [`PARTS_MAX`] parts. At least one.
-fn batch_of(requests: &[ReadRequest<'_>], size: PageSize) -> usize {
+fn batch_of<'f>(requests: &[impl BatchRead<'f>], size: PageSize) -> usize {
     let mut parts = 0;
     let fits = requests.iter().take_while(|request| {
-        parts += request.buf.len() / size.bytes() + 2;
+        parts += request.length() / size.bytes() + 2;
         parts <= PARTS_MAX
     });
     fits.count().max(1)
 }
 
-impl Reading<'_> {
+impl<'f> Reading<'f> {
     fn batch(
         &mut self,
-        file: &OpenFile,
-        requests: &mut [ReadRequest<'_>],
+        file: &'f OpenFile,
+        requests: &mut [impl BatchRead<'f>],
         mut trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {
         // A request that is longer than a batch is read in pieces, until it ends or the file does.
         if let [request] = requests
-            && request.buf.len() > PARTS_MAX * self.size.bytes()
+            && request.length() > PARTS_MAX * self.size.bytes()
         {
-            let (mut offset, mut bytes) = (request.offset, 0);
-            for piece in request.buf.chunks_mut(PARTS_MAX * self.size.bytes() / 2) {
+            let file = request.file().unwrap_or(file);
+            let (mut offset, mut bytes) = (request.offset(), 0);
+            for piece in request.buf().chunks_mut(PARTS_MAX * self.size.bytes() / 2) {
                 let mut piece = [ReadRequest::new(offset, piece)];
                 self.together(file, &mut piece, trace.as_deref_mut())?;
                 bytes += piece[0].bytes;
@@ -190,7 +196,7 @@ impl Reading<'_> {
                     break;
                 }
             }
-            request.bytes = bytes;
+            request.set_bytes(bytes);
             return Ok(());
         }
         self.together(file, requests, trace)
@@ -199,18 +205,19 @@ impl Reading<'_> {
     /// Takes each step for all parts that need it.
     fn together(
         &mut self,
-        file: &OpenFile,
-        requests: &mut [ReadRequest<'_>],
+        file: &'f OpenFile,
+        requests: &mut [impl BatchRead<'f>],
         trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {
-        if self.told {
-            self.asked = self.shared.ask(self.file, self.class);
-            self.keeps = self.steps().keeps();
-            self.disturbed = false;
-        }
-        self.told = true;
+        self.disturbed = false;
+        let BatchMemory {
+            parts,
+            mut ranges,
+            files,
+        } = BatchMemory::take();
+        self.files = files;
+        self.order(file, requests);
         let began = clock::now();
-        let BatchMemory { parts, mut ranges } = BatchMemory::take();
         // The parts borrow the requests while the batch lasts.
         let mut parts: Vec<Part<'_>> = parts;
         self.cut(requests, began, &mut parts, &mut ranges);
@@ -220,7 +227,9 @@ impl Reading<'_> {
             .by_pair(&mut parts)
             .and_then(|()| nfs::read::read(self, &mut parts));
         if let Err(failed) = failed {
-            return Err(failed.of(file, requests.first().map_or(0, |request| request.offset)));
+            let of = &self.files[failed.file()];
+            let offset = requests[of.requests.start].offset();
+            return Err(failed.of(of.file, offset));
         }
         self.account(&parts, &ranges);
         if let Some(trace) = trace {
@@ -232,44 +241,122 @@ impl Reading<'_> {
         }
         let parts = reuse::emptied(parts);
         for (request, gained) in requests.iter_mut().zip(&ranges) {
-            request.bytes = gained.len();
+            request.set_bytes(gained.len());
         }
-        BatchMemory { parts, ranges }.give_back();
+        let files = reuse::emptied(std::mem::take(&mut self.files));
+        BatchMemory {
+            parts,
+            ranges,
+            files,
+        }
+        .give_back();
         Ok(())
     }
 
-    /// The steps of this read.
-    pub fn steps(&self) -> Steps<'_> {
-        Steps {
-            shared: self.shared,
-            file: self.file,
-            session: self.session.as_deref(),
-            size: self.size,
-            asked: self.asked,
+    /// Gives each file its order. Requests of one file that do not follow one another are as of several files.
+    fn order(&mut self, file: &'f OpenFile, requests: &[impl BatchRead<'f>]) {
+        for (number, request) in requests.iter().enumerate() {
+            let (file, end) = match request.file() {
+                Some(file) => (file, number + 1),
+                None => (file, requests.len()),
+            };
+            if let Some(last) = self.files.last_mut()
+                && std::ptr::eq(last.state(), file.state())
+            {
+                last.requests.end = end;
+                continue;
+            }
+            let asked = match self.files.first() {
+                None => self.asked.take(),
+                Some(first) => {
+                    let first = &first.asked;
+                    Some(self.shared.ask_beside(file.state(), self.class, first))
+                }
+            };
+            self.files.push(FileReading {
+                file,
+                requests: number..end,
+                asked: asked.unwrap_or_else(|| self.shared.ask(file.state(), self.class)),
+                keeps: false,
+            });
+            if end == requests.len() {
+                break;
+            }
+        }
+        for of in 0..self.files.len() {
+            self.files[of].keeps = self.steps(of).keeps();
         }
     }
 
-    /// Steps 1 and 2: the data cache, then the directory.
+    /// The steps of the reads of a file, by its number in the batch.
+    pub fn steps(&self, of: usize) -> Steps<'_> {
+        let file = &self.files[of];
+        Steps {
+            shared: self.shared,
+            file: file.state(),
+            session: self.session.as_deref(),
+            size: self.size,
+            asked: file.asked,
+        }
+    }
+
+    /// Steps 1 and 2: the data cache, then the directory. The references of all sequential runs are asked for together.
     fn look(&mut self, parts: &mut [Part<'_>]) {
         let refused = self.refused.take();
         if let (Some((why, took_ns)), Some(part)) = (refused, parts.first_mut()) {
             part.refused(why, Some(took_ns));
         }
-        let steps = self.steps();
+        let mut runs = Vec::new();
+        for parts in parts.chunk_by_mut(|one, next| one.of == next.of) {
+            let of = parts[0].of;
+            for part in &*parts {
+                self.shared.note_page(self.files[of].state(), part.page);
+            }
+            if let Some(pages) = self.look_of(of, parts, true) {
+                runs.push((of, pages));
+            }
+        }
+        if runs.is_empty() {
+            return;
+        }
+        self.disturbed |= self.ask_ahead(&runs);
+        for parts in parts.chunk_by_mut(|one, next| one.of == next.of) {
+            self.look_of(parts[0].of, parts, false);
+        }
+    }
+
+    /// Asks for the references of runs, each with the number of its file. Returns true if some came.
+    #[cold]
+    fn ask_ahead(&self, runs: &[(usize, Range<u64>)]) -> bool {
+        let state = |of: usize| self.files[of].state();
+        let wanted: Vec<_> = runs
+            .iter()
+            .map(|(of, pages)| references::Wanted::pages(state(*of), pages, self.size))
+            .collect();
+        // On failure, the read goes on without references.
+        let learned = references::hint(self.shared, &wanted);
+        for ((of, pages), learned) in runs.iter().zip(&learned) {
+            state(*of).ahead.came(pages, *learned);
+        }
+        learned.iter().any(|learned| *learned > 0)
+    }
+
+    /// Steps 1 and 2 for the parts of one file. If `ahead` is set and the parts belong to a sequential run, this stops
+    /// before the first that has no reference, and returns the pages whose references to ask for.
+    fn look_of(&self, of: usize, parts: &mut [Part<'_>], ahead: bool) -> Option<Range<u64>> {
+        let steps = self.steps(of);
         let end = parts.last().map_or(0, |part| part.page + 1);
-        let (mut missed, mut came) = (false, false);
+        // A read counts as one miss, however many of its pages miss.
+        let mut missed = !ahead;
         for part in parts {
-            self.shared.note_page(self.file, part.page);
             if part.step != ReadStep::Look {
                 continue;
             }
-            let mut found = steps.look(part.page, part.within, part.buf);
-            // A read counts as one miss, however many of its pages miss.
+            let found = steps.look(part.page, part.within, part.buf);
             if matches!(found, Found::Next(_, RouteReason::NoReference)) && !missed {
                 missed = true;
-                if steps.ask_ahead(part.page..end) {
-                    came = true;
-                    found = steps.look(part.page, part.within, part.buf);
+                if let Some(pages) = steps.run_ahead(part.page..end) {
+                    return Some(pages);
                 }
             }
             match found {
@@ -280,12 +367,13 @@ impl Reading<'_> {
                 view.prefetch_stamp(location.address);
             }
         }
-        self.disturbed |= came;
+        None
     }
 
     /// Step 3 by loads. While one part is copied, the first lines of a later one are prefetched.
     fn by_loads(&self, parts: &mut [Part<'_>]) {
-        let steps = self.steps();
+        // Loads are the same for all files.
+        let steps = self.steps(0);
         let Some((session, view)) = steps.view() else {
             return;
         };
@@ -311,7 +399,7 @@ impl Reading<'_> {
                 continue;
             };
             let began = alone.then(clock::now);
-            let wanted = part.wanted(location.length, !scratch.is_empty());
+            let wanted = part.wanted(location.length, self.keeps(part, &scratch));
             let into = if wanted.whole {
                 &mut scratch[..wanted.bytes]
             } else {
@@ -385,14 +473,19 @@ impl Reading<'_> {
         why: Exception,
         sample_ns: Option<u64>,
     ) {
-        self.shared
-            .refused(session, self.file, part.page, epoch, why);
+        let file = self.files[part.of].state();
+        self.shared.refused(session, file, part.page, epoch, why);
         part.refused(why, sample_ns);
+    }
+
+    /// Whether the page of a part is kept, and so fetched whole into `scratch`.
+    pub fn keeps(&self, part: &Part<'_>, scratch: &[u8]) -> bool {
+        !scratch.is_empty() && self.files[part.of].keeps
     }
 
     /// Room for a page if pages are kept, else empty.
     pub fn scratch(&self) -> Vec<u8> {
-        if self.keeps {
+        if self.files.iter().any(|file| file.keeps) {
             vec![0; self.size.bytes()]
         } else {
             Vec::new()
@@ -413,6 +506,6 @@ mod tests {
             .collect();
         assert_eq!(class_of(&requests), SizeClass::of(256));
         assert_eq!(class_of(&requests[..1]), SizeClass::of(256));
-        assert_eq!(class_of(&[]), SizeClass::of(0));
+        assert_eq!(class_of(&requests[..0]), SizeClass::of(0));
     }
 }

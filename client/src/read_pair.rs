@@ -24,7 +24,8 @@ impl Reading<'_> {
         let mut next = 0;
         loop {
             while next < parts.len() {
-                match self.post(session, pair, &mut parts[next], next, !scratch.is_empty()) {
+                let fill = self.keeps(&parts[next], &scratch);
+                match self.post(session, pair, &mut parts[next], next, fill) {
                     Ok(()) => next += 1,
                     Err(NotPosted::Full) => break,
                     Err(NotPosted::Broken(broken)) => return Err(broken.into()),
@@ -42,7 +43,7 @@ impl Reading<'_> {
                 return Err(Broken::new("the server completed what was not asked").into());
             };
             let one_sided = matches!(part.step, ReadStep::OneSided(_));
-            let wanted = part.wanted(reference.length, !scratch.is_empty());
+            let wanted = part.wanted(reference.length, self.keeps(part, &scratch));
             match answer.result {
                 Ok(bytes) if bytes as usize == wanted.bytes => {
                     let into = if wanted.whole {

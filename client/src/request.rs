@@ -1,6 +1,25 @@
 //! Reads of a batch.
 
+use crate::open_file::OpenFile;
 use std::ops::Range;
+
+/// A read of a batch, of the batch's one file or of a file of its own.
+pub trait BatchRead<'f> {
+    /// The file, if the batch is of several.
+    fn file(&self) -> Option<&'f OpenFile>;
+
+    /// First byte, as an offset in the file.
+    fn offset(&self) -> u64;
+
+    /// Length asked for in bytes.
+    fn length(&self) -> usize;
+
+    /// Memory for the bytes.
+    fn buf(&mut self) -> &mut [u8];
+
+    /// Stores the length read in bytes.
+    fn set_bytes(&mut self, bytes: usize);
+}
 
 /// One read of a batch.
 #[derive(Debug)]
@@ -21,6 +40,28 @@ impl<'a> ReadRequest<'a> {
             buf,
             bytes: 0,
         }
+    }
+}
+
+impl<'f> BatchRead<'f> for ReadRequest<'_> {
+    fn file(&self) -> Option<&'f OpenFile> {
+        None
+    }
+
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn length(&self) -> usize {
+        self.buf.len()
+    }
+
+    fn buf(&mut self) -> &mut [u8] {
+        self.buf
+    }
+
+    fn set_bytes(&mut self, bytes: usize) {
+        self.bytes = bytes;
     }
 }
 

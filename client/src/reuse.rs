@@ -1,6 +1,6 @@
 //! Memory that a thread reuses from batch to batch, so that a batch of reads without a call allocates nothing.
 
-use crate::part::Part;
+use crate::part::{FileReading, Part};
 use std::{cell::Cell, ops::Range};
 
 /// The memory for the parts of a batch. Each thread keeps one, for as many parts as a batch has.
@@ -10,6 +10,8 @@ pub struct BatchMemory {
     pub parts: Vec<Part<'static>>,
     /// An empty vector of ranges.
     pub ranges: Vec<Range<usize>>,
+    /// An empty vector of files.
+    pub files: Vec<FileReading<'static>>,
 }
 
 thread_local! {
@@ -27,6 +29,7 @@ impl BatchMemory {
     pub fn give_back(mut self) {
         self.parts.clear();
         self.ranges.clear();
+        self.files.clear();
         let _ = BATCH.try_with(|batch| batch.set(self));
     }
 }

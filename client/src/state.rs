@@ -156,7 +156,7 @@ impl Unstable {
 }
 
 /// The state of a file when a read began. The result of the read may be cached if that state still holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moment {
     /// Generation of the cached pages.
     pub generation: u64,

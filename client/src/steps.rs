@@ -106,7 +106,7 @@ impl<'a> Steps<'a> {
             return Found::Next(ReadStep::Rpc, RouteReason::NoReference);
         }
         let why = match order.purpose {
-            Purpose::Standing => RouteReason::Referenced,
+            Purpose::Standing | Purpose::Together => RouteReason::Referenced,
             Purpose::Probe => RouteReason::Probe,
             Purpose::Trial { .. } => RouteReason::Trial,
         };
@@ -114,20 +114,26 @@ impl<'a> Steps<'a> {
     }
 
     /// Called when the first of a read's pages has no reference although direct reads are the rule. If the read belongs
-    /// to a sequential run, this fetches the references of the run's next pages. Returns true if some came.
+    /// to a sequential run, returns the run's next pages, whose references to ask for.
+    #[cold]
+    pub fn run_ahead(&self, pages: Range<u64>) -> Option<Range<u64>> {
+        if self.asked.order().purpose != Purpose::Standing {
+            return None;
+        }
+        self.file.ahead.missed(pages)
+    }
+
+    /// As [`run_ahead`](Self::run_ahead), and fetches the references. Returns true if some came.
     #[cold]
     pub fn ask_ahead(&self, pages: Range<u64>) -> bool {
-        if self.asked.order().purpose != Purpose::Standing {
-            return false;
-        }
-        let Some(pages) = self.file.ahead.missed(pages) else {
+        let Some(pages) = self.run_ahead(pages) else {
             return false;
         };
         let wanted = references::Wanted::pages(self.file, &pages, self.size);
         // On failure, the read goes on without references.
-        let learned = references::hint(self.shared, wanted);
-        self.file.ahead.came(&pages, learned);
-        learned > 0
+        let learned = references::hint(self.shared, &[wanted]);
+        self.file.ahead.came(&pages, learned[0]);
+        learned[0] > 0
     }
 
     /// The session and the server's memory, if that is mapped into this process.

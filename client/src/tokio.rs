@@ -4,13 +4,17 @@
 //! tokio's blocking threads. A future owns its buffer, so dropping it is always safe.
 
 use crate::{
+    batch::FileRequest,
     error::{ConnectError, PathError, ReadError, WriteError},
     fs::{self, Handle},
     metadata::{DirEntry, Metadata},
     options::Options,
     url::Url,
 };
-use std::path::Path;
+use std::{ops::Range, path::Path};
+
+/// The most reads of a batch that are tried on the spot.
+const ON_THE_SPOT: usize = 64;
 
 /// [`crate::Client`] for async programs.
 #[derive(Debug, Clone)]
@@ -78,6 +82,59 @@ impl Client {
         let (client, path) = (self.blocking.clone(), path.as_ref().to_owned());
         run(move || client.read_dir(path)?.collect()).await
     }
+
+    /// Reads ranges of any files of this client, in bytes, and returns the bytes of each: fewer than asked for only at
+    /// the end of its file. Up to 64 reads that need no waiting are made on the spot. The others are in flight together.
+    ///
+    /// # Errors
+    /// As [`crate::Client::read_batch`].
+    ///
+    /// # Panics
+    /// If a file is of another client.
+    pub async fn read_batch(
+        &self,
+        reads: &[(&File, Range<u64>)],
+    ) -> Result<Vec<Vec<u8>>, ReadError> {
+        read_batch(self.blocking.clone(), reads).await
+    }
+}
+
+async fn read_batch(
+    client: crate::Client,
+    reads: &[(&File, Range<u64>)],
+) -> Result<Vec<Vec<u8>>, ReadError> {
+    let room = |range: &Range<u64>| {
+        let bytes = range.end.saturating_sub(range.start);
+        vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)]
+    };
+    let mut all: Vec<_> = reads.iter().map(|(_, range)| room(range)).collect();
+    let at_once = |((file, range), buf): (&(&File, Range<u64>), &mut Vec<u8>)| {
+        let got = file.blocking.try_read_at(buf, range.start);
+        got.map(|bytes| buf.truncate(bytes)).is_some()
+    };
+    let tried = reads.iter().zip(&mut all).take(ON_THE_SPOT);
+    let done = tried.map(at_once).take_while(|came| *came).count();
+    if done == reads.len() {
+        return Ok(all);
+    }
+    let files: Vec<_> = reads[done..]
+        .iter()
+        .map(|(file, range)| (file.blocking.clone(), range.start))
+        .collect();
+    run(move || {
+        let mut requests: Vec<_> = files
+            .iter()
+            .zip(&mut all[done..])
+            .map(|((file, offset), buf)| FileRequest::new(file, *offset, buf))
+            .collect();
+        client.read_batch(&mut requests)?;
+        let got: Vec<_> = requests.iter().map(|request| request.bytes).collect();
+        for (buf, bytes) in all[done..].iter_mut().zip(got) {
+            buf.truncate(bytes);
+        }
+        Ok(all)
+    })
+    .await
 }
 
 /// [`fs::FileSystem`] for async programs. Every operation is a call to the server, so [`call`](Self::call) runs any
@@ -117,6 +174,20 @@ impl FileSystem {
     ) -> T {
         let files = self.blocking.clone();
         run(move || job(&files)).await
+    }
+
+    /// Reads ranges of any open files, as [`Client::read_batch`].
+    ///
+    /// # Errors
+    /// As [`crate::Client::read_batch`].
+    ///
+    /// # Panics
+    /// If a file is of another client.
+    pub async fn read_batch(
+        &self,
+        reads: &[(&File, Range<u64>)],
+    ) -> Result<Vec<Vec<u8>>, ReadError> {
+        read_batch(self.blocking.client().clone(), reads).await
     }
 
     /// Opens a file.

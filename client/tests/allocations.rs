@@ -1,6 +1,6 @@
 //! A service that looks up rows allocates nothing once it runs.
 
-use odafs::{Cache, Client, Options, Route, RouteTaken, Url};
+use odafs::{Cache, Client, File, FileRequest, Options, Route, RouteTaken, Url};
 use odafs_server::{
     config::{Direct, ServerConfig},
     server::Server,
@@ -72,7 +72,9 @@ fn row(number: u64) -> [u8; ROW] {
 fn with_table(route: Option<Route>, test: impl FnOnce(&odafs::Table)) {
     let place = tempfile::tempdir().expect("a directory");
     let table: Vec<u8> = (0..ROWS).flat_map(row).collect();
-    fs::write(place.path().join("table"), table).expect("a file");
+    for name in ["table", "second", "third"] {
+        fs::write(place.path().join(name), &table).expect("a file");
+    }
     let socket = place.path().join("socket");
     let server = Server::start(ServerConfig {
         state: Some(place.path().join("state")),
@@ -153,6 +155,68 @@ fn rows_come_without_allocations_one_sided() {
 #[test]
 fn rows_come_without_allocations_by_default() {
     rows_come_without_allocations(None);
+}
+
+#[test]
+fn a_batch_over_several_files_allocates_nothing() {
+    with_table(Some(Route::OneSided), |table| {
+        let client = table.file().client();
+        let open = |name: &str| client.open(name).expect("a file");
+        let files: Vec<File> = ["table", "second", "third"].map(open).into();
+        let mut rows = vec![[0; ROW]; 999];
+        let read = |rows: &mut [[u8; ROW]]| {
+            let each = rows.len() / files.len();
+            let mut requests: Vec<_> = rows
+                .iter_mut()
+                .enumerate()
+                .map(|(at, into)| {
+                    let offset = at as u64 * 2_654_435_761 % ROWS * ROW as u64;
+                    FileRequest::new(&files[at / each], offset, into)
+                })
+                .collect();
+            allocations(|| client.read_batch(&mut requests).expect("rows"))
+        };
+        // The first ones bring references.
+        for _ in 0..20 {
+            read(&mut rows);
+        }
+        let direct = client.statistics().one_sided_hits;
+        for _ in 0..20 {
+            assert_eq!(read(&mut rows), 0);
+        }
+        for (at, read) in (0..).zip(&rows) {
+            assert_eq!(*read, row(at * 2_654_435_761 % ROWS));
+        }
+        let direct = client.statistics().one_sided_hits - direct;
+        assert_eq!(direct, 20 * rows.len() as u64);
+    });
+}
+
+#[test]
+fn a_batch_over_several_files_finds_its_route() {
+    with_table(None, |table| {
+        let client = table.file().client();
+        let files: Vec<File> = ["table", "second", "third"]
+            .map(|name| client.open(name).expect("a file"))
+            .into();
+        let mut rows = vec![[0; ROW]; 99];
+        let direct = |_| {
+            let before = client.statistics().rpc_reads;
+            let mut requests: Vec<_> = rows
+                .iter_mut()
+                .enumerate()
+                .map(|(at, into)| FileRequest::new(&files[at / 33], (at * ROW) as u64, into))
+                .collect();
+            client.read_batch(&mut requests).expect("rows");
+            client.statistics().rpc_reads == before
+        };
+        // The policy compares routes first, and now and then later.
+        let direct: Vec<bool> = (0..10_000).map(direct).collect();
+        let late = direct[9500..].iter().filter(|direct| **direct).count();
+        let counted = client.statistics();
+        assert!(counted.policy_trials > 0, "{counted:?}");
+        assert!(late >= 400, "{late} of 500: {counted:?}");
+    });
 }
 
 #[test]

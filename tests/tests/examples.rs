@@ -98,7 +98,7 @@ fn every_example_does_what_it_says() {
         &[
             "512 bytes from 0\n",
             "4096 bytes from 100000\n",
-            "0 bytes from 1099511627776\n",
+            "0 bytes from 1099511627776\n512 bytes of data.bin\n14 bytes of second.txt\n",
         ],
     );
     shows(

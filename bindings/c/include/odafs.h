@@ -178,6 +178,24 @@ typedef struct odafs_range {
 } odafs_range;
 
 /*
+ A part of one of several files.
+ */
+typedef struct odafs_file_range {
+  /*
+   The file.
+   */
+  const struct odafs_file *file;
+  /*
+   First byte, as an offset in the file.
+   */
+  uint64_t offset;
+  /*
+   Length in bytes.
+   */
+  size_t bytes;
+} odafs_file_range;
+
+/*
  A request.
  */
 typedef struct odafs_submission {
@@ -427,6 +445,20 @@ ssize_t odafs_read_ranges(const struct odafs_file *file,
                           void *buffer,
                           size_t bytes,
                           size_t *counts);
+
+/*
+ As odafs_read_ranges(), of several files that one client has opened. The reads of all files are in flight together.
+ Ranges of one file should follow one another, because a route is chosen for each such row of them.
+
+ Safety:
+ `ranges` points to `count` ranges, whose files are NULL or open; `buffer` has room for `bytes`, and no other thread uses
+ that room during the call; `counts` is NULL or has room for `count` numbers.
+ */
+ssize_t odafs_read_files(const struct odafs_file_range *ranges,
+                         size_t count,
+                         void *buffer,
+                         size_t bytes,
+                         size_t *counts);
 
 /*
  As odafs_read_ranges(), into registered memory from its byte `from` on. Over RDMA (odafs://), the server writes

@@ -5,7 +5,7 @@ use crate::{
     error::{Error, at_border, handle},
     file::{memory, odafs_file},
 };
-use odafs::{IntoRequest, ReadRequest};
+use odafs::{FileRequest, IntoRequest, ReadRequest};
 use std::ffi::c_void;
 
 /// Number of ranges that are read together: as many as the client handles at once. Their descriptions are allocated
@@ -17,6 +17,18 @@ const TOGETHER: usize = 512;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct odafs_range {
+    /// First byte, as an offset in the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+/// A part of one of several files.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct odafs_file_range {
+    /// The file.
+    pub file: *const odafs_file,
     /// First byte, as an offset in the file.
     pub offset: u64,
     /// Length in bytes.
@@ -60,15 +72,14 @@ unsafe fn counts<'a>(counts: *mut usize, count: usize) -> Result<Option<&'a mut 
 }
 
 /// The total length of all ranges, which must fit in `room` bytes.
-fn sum(ranges: &[odafs_range], room: usize) -> Result<usize, Error> {
-    ranges
-        .iter()
-        .try_fold(0usize, |sum, range| sum.checked_add(range.bytes))
+fn sum(mut lengths: impl ExactSizeIterator<Item = usize>, room: usize) -> Result<usize, Error> {
+    let ranges = lengths.len();
+    lengths
+        .try_fold(0usize, usize::checked_add)
         .filter(|sum| *sum <= room)
         .ok_or_else(|| {
             Error::invalid(format!(
-                "the {} ranges are longer than the {room} bytes of the buffer",
-                ranges.len()
+                "the {ranges} ranges are longer than the {room} bytes of the buffer"
             ))
         })
 }
@@ -101,7 +112,7 @@ pub unsafe extern "C" fn odafs_read_ranges(
                 self::counts(counts, count)?,
             )
         };
-        sum(ranges, bytes)?;
+        sum(ranges.iter().map(|range| range.bytes), bytes)?;
         let mut all = 0;
         let mut requests = Vec::with_capacity(count.min(TOGETHER));
         for (number, ranges) in ranges.chunks(TOGETHER).enumerate() {
@@ -112,6 +123,67 @@ pub unsafe extern "C" fn odafs_read_ranges(
                 requests.push(ReadRequest::new(range.offset, here));
             }
             file.read_batch(&mut requests)?;
+            for (at, request) in requests.iter().enumerate() {
+                all += request.bytes;
+                if let Some(counts) = &mut counts {
+                    counts[number * TOGETHER + at] = request.bytes;
+                }
+            }
+        }
+        Ok(all as libc::ssize_t)
+    })
+}
+
+/// As odafs_read_ranges(), of several files that one client has opened. The reads of all files are in flight together.
+/// Ranges of one file should follow one another, because a route is chosen for each such row of them.
+///
+/// # Safety
+/// `ranges` points to `count` ranges, whose files are NULL or open; `buffer` has room for `bytes`, and no other thread uses
+/// that room during the call; `counts` is NULL or has room for `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_read_files(
+    ranges: *const odafs_file_range,
+    count: usize,
+    buffer: *mut c_void,
+    bytes: usize,
+    counts: *mut usize,
+) -> libc::ssize_t {
+    at_border(|| {
+        // SAFETY: the caller's word.
+        let (ranges, mut rest, mut counts) = unsafe {
+            (
+                array(ranges, count, "ranges")?,
+                memory(buffer, bytes)?,
+                self::counts(counts, count)?,
+            )
+        };
+        sum(ranges.iter().map(|range| range.bytes), bytes)?;
+        let mut files = Vec::with_capacity(count);
+        for range in ranges {
+            // SAFETY: the caller's word.
+            files.push(unsafe { handle(range.file, "file")? }.to_read()?);
+        }
+        let Some(client) = files.first().map(|file| file.client()) else {
+            return Ok(0);
+        };
+        if let Some(other) = files.iter().find(|file| !client.has_opened(file)) {
+            return Err(Error::invalid(format!(
+                "{} and {} were opened by different clients",
+                files[0].path(),
+                other.path()
+            )));
+        }
+        let mut all = 0;
+        let mut requests = Vec::with_capacity(count.min(TOGETHER));
+        let groups = ranges.chunks(TOGETHER).zip(files.chunks(TOGETHER));
+        for (number, (ranges, files)) in groups.enumerate() {
+            requests.clear();
+            for (range, file) in ranges.iter().zip(files) {
+                let (here, after) = rest.split_at_mut(range.bytes);
+                rest = after;
+                requests.push(FileRequest::new(file, range.offset, here));
+            }
+            client.read_batch(&mut requests)?;
             for (at, request) in requests.iter().enumerate() {
                 all += request.bytes;
                 if let Some(counts) = &mut counts {
@@ -152,7 +224,7 @@ pub unsafe extern "C" fn odafs_read_ranges_buffer(
         let room = memory.len().checked_sub(from).ok_or_else(|| {
             Error::invalid(format!("byte {from} of a buffer of {} bytes", memory.len()))
         })?;
-        sum(ranges, room)?;
+        sum(ranges.iter().map(|range| range.bytes), room)?;
         let mut at = from;
         let mut requests: Vec<_> = ranges
             .iter()

@@ -108,6 +108,53 @@ static void gathering(void)
     free(ranges), free(counts), free(buffer);
 }
 
+/* Ranges of several files, more than go together. */
+static void gathering_files(const char *url)
+{
+    enum { COUNT = 1500 };
+    odafs_file *data = odafs_open(client, "data", O_RDONLY, 0);
+    odafs_file *small = odafs_open(client, "small", O_RDWR | O_CREAT | O_EXCL, 0640);
+    CHECK(data && small && odafs_pwrite(small, truth + 77, 5000, 0) == 5000 && odafs_fsync(small) == 0);
+    odafs_file_range *ranges = calloc(COUNT, sizeof *ranges);
+    size_t *counts = calloc(COUNT, sizeof *counts), sum = 0;
+    for (int i = 0; i < COUNT; i++) {
+        ranges[i].file = i % 3 ? data : small;
+        ranges[i].offset = (i * 7919ull) % (i % 3 ? SIZE : 5000);
+        ranges[i].bytes = i % 130;
+        sum += ranges[i].bytes;
+    }
+    unsigned char *buffer = malloc(sum);
+    for (int round = 0; round < 3; round++) {
+        memset(buffer, 0, sum);
+        ssize_t got = odafs_read_files(ranges, COUNT, buffer, sum, counts);
+        size_t at = 0, all = 0;
+        for (int i = 0; i < COUNT; i++) {
+            size_t left = (i % 3 ? SIZE : 5000) - ranges[i].offset, want = ranges[i].bytes < left ? ranges[i].bytes : left;
+            CHECK(counts[i] == want && !memcmp(buffer + at, truth + ranges[i].offset + (i % 3 ? 0 : 77), want));
+            at += ranges[i].bytes, all += want;
+        }
+        CHECK((size_t)got == all);
+    }
+    CHECK(odafs_read_files(ranges, COUNT, buffer, sum, NULL) > 0);
+    CHECK(odafs_read_files(NULL, 0, NULL, 0, NULL) == 0);
+    FAILS(odafs_read_files(ranges, COUNT, buffer, sum - 1, NULL), EINVAL, "longer");
+    FAILS(odafs_read_files(NULL, 3, buffer, sum, NULL), EINVAL, "ranges");
+
+    odafs_client *other = odafs_connect(url);
+    odafs_file *stranger = odafs_open(other, "data", O_RDONLY, 0), *written = odafs_open(client, "small", O_WRONLY, 0);
+    CHECK(other && stranger && written);
+    ranges[1].file = stranger;
+    FAILS(odafs_read_files(ranges, COUNT, buffer, sum, NULL), EINVAL, "different clients");
+    ranges[1].file = written;
+    FAILS(odafs_read_files(ranges, COUNT, buffer, sum, NULL), EBADF, "O_WRONLY");
+    ranges[1].file = NULL;
+    FAILS(odafs_read_files(ranges, COUNT, buffer, sum, NULL), EINVAL, "file");
+    odafs_close(written), odafs_close(stranger), odafs_disconnect(other);
+    CHECK(odafs_unlink(client, "small") == 0);
+    odafs_close(data), odafs_close(small);
+    free(ranges), free(counts), free(buffer);
+}
+
 static void writing(void)
 {
     odafs_file *file = odafs_open(client, "made", O_RDWR | O_CREAT | O_EXCL, 0640);
@@ -254,6 +301,7 @@ int main(int argc, char **argv)
     CHECK(client);
     reading();
     gathering();
+    gathering_files(argv[1]);
     writing();
     ring();
     threads();

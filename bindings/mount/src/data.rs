@@ -78,10 +78,20 @@ impl Files {
         }
     }
 
-    pub fn read(&self, open: u64, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    /// Reads. `cached` says whether the kernel keeps the bytes, for reads or for a mapping.
+    pub fn read(
+        &self,
+        open: u64,
+        offset: u64,
+        buffer: &mut [u8],
+        cached: bool,
+    ) -> Result<usize, Errno> {
         let number = open;
         let open = self.open_file(number)?;
         open.inode.used(number);
+        if cached {
+            self.pages_come(&open.inode);
+        }
         open.file.read_at(buffer, offset).map_err(errno)
     }
 
@@ -98,6 +108,8 @@ impl Files {
         let open = self.open_file(open)?;
         let inode = &open.inode;
         inode.changes();
+        // The kernel keeps what it writes through its cache.
+        self.pages_come(inode);
         let from_cache = how.contains(WriteFlags::FUSE_WRITE_CACHE);
         let offset = if appends(flags) && !from_cache {
             self.fs.getattr(&inode.handle).map_err(errno)?.size

@@ -4,6 +4,7 @@ use crate::{
     Cache, Options,
     attributes::{Version, errno, shown},
     inodes::{Hidden, Inode, Inodes, locked},
+    watch::{Alarm, OpenFiles, Watcher},
 };
 use fuser::{Errno, FileAttr, INodeNo, Notifier, Request};
 use odafs::{
@@ -34,13 +35,15 @@ pub struct Files {
     pub maps_direct: bool,
     /// Sends the kernel notifications.
     pub notifier: Arc<OnceLock<Notifier>>,
+    /// Wakes the thread that looks for changes by others.
+    pub alarm: Arc<Alarm>,
     /// Names that are hidden or are about to be.
     hiding: Mutex<Vec<Hidden>>,
     /// Whether the server has no READDIRPLUS.
     pub lists_names: AtomicBool,
     /// Whether to give new files of other users to them.
     gives: AtomicBool,
-    open: Mutex<HashMap<u64, Arc<Open>>>,
+    open: OpenFiles,
     /// Number of files that are being opened. It is raised under the lock for writing. A holder of the lock for reading
     /// that sees none may remove names without checking what they stand for.
     opening: RwLock<u64>,
@@ -66,10 +69,11 @@ impl Files {
             cache: options.cache,
             maps_direct: false,
             notifier: Arc::default(),
+            alarm: Arc::default(),
             hiding: Mutex::default(),
             lists_names: AtomicBool::new(false),
             gives: AtomicBool::new(rustix::process::geteuid().is_root()),
-            open: Mutex::default(),
+            open: Arc::default(),
             opening: RwLock::default(),
             directories: Mutex::default(),
             next: AtomicU64::new(1),
@@ -97,13 +101,31 @@ impl Files {
     /// valid.
     pub fn opened(&self, inode: &Arc<Inode>, attributes: &Attributes) -> (u64, bool) {
         let number = self.next.fetch_add(1, SeqCst);
+        let file = self.fs.file(&inode.handle);
         let holds = inode.open(number, Version::of(attributes));
-        let open = Arc::new(Open {
-            inode: inode.clone(),
-            file: self.fs.file(&inode.handle),
-        });
-        locked(&self.open).insert(number, open);
+        inode.watch(file.snapshot_of(attributes));
+        let inode = inode.clone();
+        if holds && inode.has_pages() {
+            self.alarm.pages_come();
+        }
+        locked(&self.open).insert(number, Arc::new(Open { inode, file }));
         (number, holds)
+    }
+
+    /// What looks for changes by others.
+    pub fn watcher(&self) -> Watcher {
+        Watcher {
+            alarm: self.alarm.clone(),
+            open: self.open.clone(),
+            notifier: self.notifier.clone(),
+        }
+    }
+
+    /// The kernel gets pages of a file.
+    pub fn pages_come(&self, inode: &Inode) {
+        if inode.gets_pages() {
+            self.alarm.pages_come();
+        }
     }
 
     /// Invalidates a file's size and times in the kernel.
@@ -260,6 +282,7 @@ impl Files {
 
     /// Cleans up when the kernel asks nothing any more: syncs writes, and removes hidden names.
     pub fn finish(&self) {
+        self.alarm.end();
         for open in self.all_open() {
             match open.inode.abandon() {
                 Some(hidden) => self.unhide(&hidden),

@@ -1,11 +1,17 @@
 //! The kernel's numbers of files, and the state of each file.
 
 use crate::attributes::Version;
-use odafs::fs::{Attributes, Handle};
+use odafs::{
+    Snapshot,
+    fs::{Attributes, Handle},
+};
 use std::{
     collections::HashMap,
     ffi::OsString,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 /// The kernel's number of the root.
@@ -23,6 +29,8 @@ pub struct Inode {
     /// finds the file gone.
     pub naming: Mutex<()>,
     opened: Mutex<Opened>,
+    /// Whether the kernel may have pages of it.
+    has_pages: AtomicBool,
 }
 
 #[derive(Default)]
@@ -34,6 +42,8 @@ struct Opened {
     /// with this number.
     awaited: Option<(u64, Version)>,
     hidden: Option<Hidden>,
+    /// The version since which changes by others matter. No page in the kernel's cache was read before it was asked for.
+    watched: Option<Snapshot>,
 }
 
 /// The name that a removed file has while it is open.
@@ -52,6 +62,7 @@ impl Inode {
             handle,
             naming: Mutex::default(),
             opened: Mutex::default(),
+            has_pages: AtomicBool::new(false),
         })
     }
 
@@ -89,7 +100,41 @@ impl Inode {
         if opened.times > 0 {
             return None;
         }
+        opened.watched = None;
         opened.hidden.take()
+    }
+
+    /// The file was opened when the server had this version. If it was open before, an older version is watched.
+    pub fn watch(&self, version: Snapshot) {
+        locked(&self.opened).watched.get_or_insert(version);
+    }
+
+    /// The kernel will drop the pages that it has. Those that follow are at least of this version.
+    pub fn watch_from(&self, version: Snapshot) {
+        let mut opened = locked(&self.opened);
+        if opened.times > 0 {
+            opened.watched = Some(version);
+        }
+    }
+
+    /// The version that is watched, if the file is open and its version is known.
+    pub fn watched(&self) -> Option<Snapshot> {
+        locked(&self.opened).watched
+    }
+
+    /// The kernel gets a page. Returns true if it had none.
+    pub fn gets_pages(&self) -> bool {
+        !self.has_pages.load(SeqCst) && !self.has_pages.swap(true, SeqCst)
+    }
+
+    /// The kernel is about to drop all pages.
+    pub fn drops_pages(&self) {
+        self.has_pages.store(false, SeqCst);
+    }
+
+    /// Whether the kernel may have pages.
+    pub fn has_pages(&self) -> bool {
+        self.has_pages.load(SeqCst)
     }
 
     /// Whether a program has it open.
@@ -192,6 +237,13 @@ impl Inodes {
         table.by_number.insert(number, known);
         table.by_handle.insert(*handle, number);
         inode
+    }
+
+    /// A number for an entry that cannot be looked up. No file has it.
+    pub fn number_of_none(&self) -> u64 {
+        let mut table = locked(&self.table);
+        table.next += 1;
+        table.next
     }
 
     /// The kernel forgets this many mentions of a file.

@@ -22,6 +22,7 @@
 //! | `operations` | what the kernel asks, and its answers |
 //! | `names`, `data`, `listing` | what each operation does |
 //! | `files`, `inodes` | what they share; the kernel's numbers of files |
+//! | `watch` | changes by others, of which the kernel is told |
 //! | `attributes` | attributes and errors, as the kernel wants them |
 //! | `unmount` | from the mount point to the end |
 #![forbid(unsafe_code)]
@@ -39,6 +40,7 @@ mod listing;
 mod names;
 mod operations;
 mod unmount;
+mod watch;
 
 use files::Files;
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -88,11 +90,12 @@ impl Default for Options {
 /// What the kernel caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Cache {
-    /// Pages, which are checked when a file is opened, and names and attributes for 1 s.
+    /// Pages, which are checked when a file is opened and once a second while it is open, and names and attributes for
+    /// 1 s.
     #[default]
     CloseToOpen,
     /// Nothing: each read and each `stat` asks the server. The kernel still keeps pages of files that are mapped into
-    /// memory.
+    /// memory, and these are checked once a second.
     Off,
 }
 
@@ -160,10 +163,14 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
     }
     let files = Files::new(fs, root.handle, options);
     let notifier = files.notifier.clone();
+    let watcher = files.watcher();
     Session::new(files, &dir, &config(options))
         .and_then(|session| {
             // Nobody has set it before.
             let _ = notifier.set(session.notifier());
+            std::thread::Builder::new()
+                .name("odafs-watch".to_owned())
+                .spawn(move || watcher.run())?;
             Mounted::start(session, dir)
         })
         .map_err(|why| MountError::System { dir: shown, why })

@@ -6,16 +6,52 @@ use crate::{
     files::Files,
     inodes::locked,
 };
-use fuser::{Errno, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use odafs::{
     PathError,
     fs::{Cookie, DirEntry, Entry, Handle},
 };
-use std::sync::atomic::Ordering::SeqCst;
+use std::{
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, SystemTime},
+};
 
 /// `.` and `..`.
 fn is_own(entry: &DirEntry) -> bool {
     entry.name == "." || entry.name == ".."
+}
+
+/// What a name of a listing stands for.
+enum Named {
+    /// A file.
+    File(Entry),
+    /// Nothing: the entry has gone.
+    Gone,
+    /// The server lists the name and refuses to say more. It is listed as that of a regular file, and whoever uses it gets
+    /// the server's error.
+    Refused,
+}
+
+/// The attributes of an entry of which the server says nothing.
+fn of_unknown(number: u64) -> FileAttr {
+    let never = SystemTime::UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(number),
+        size: 0,
+        blocks: 0,
+        atime: never,
+        mtime: never,
+        ctime: never,
+        crtime: never,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 1 << 16,
+        flags: 0,
+    }
 }
 
 impl Files {
@@ -38,15 +74,17 @@ impl Files {
         None.into_iter().chain(self.fs.readdir(dir, from))
     }
 
-    /// The file of an entry, if the listing does not say. `None` if the entry has gone.
-    fn named(&self, dir: &Handle, entry: &DirEntry) -> Result<Option<Entry>, Errno> {
+    /// The file of an entry, if the listing does not say.
+    fn named(&self, dir: &Handle, entry: &DirEntry) -> Result<Named, Errno> {
         if let (Some(handle), Some(attributes)) = (entry.handle, entry.attributes) {
-            return Ok(Some(Entry { handle, attributes }));
+            return Ok(Named::File(Entry { handle, attributes }));
         }
         match self.fs.lookup(dir, &entry.name).map_err(errno) {
-            Ok(found) => Ok(Some(found)),
-            Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
-            Err(error) => Err(error),
+            Ok(found) => Ok(Named::File(found)),
+            Err(Errno::ENOENT | Errno::ESTALE) => Ok(Named::Gone),
+            // The server may not answer the next one either.
+            Err(Errno::EIO) => Err(Errno::EIO),
+            Err(_) => Ok(Named::Refused),
         }
     }
 
@@ -101,8 +139,9 @@ impl Files {
                 Some(attributes) => kind(attributes.kind),
                 None if is_own(&entry) => FileType::Directory,
                 None => match self.named(&dir, &entry)? {
-                    Some(found) => kind(found.attributes.kind),
-                    None => return Ok(None),
+                    Named::File(found) => kind(found.attributes.kind),
+                    Named::Refused => FileType::RegularFile,
+                    Named::Gone => return Ok(None),
                 },
             };
             let number = INodeNo(entry.fileid);
@@ -132,8 +171,15 @@ impl Files {
                 let full = reply.add(shown.ino, cookie, name, &self.kept, &shown, none);
                 return Ok(Some(full));
             }
-            let Some(found) = self.named(&dir, &listed)? else {
-                return Ok(None);
+            let found = match self.named(&dir, &listed)? {
+                Named::File(found) => found,
+                Named::Gone => return Ok(None),
+                Named::Refused => {
+                    // The kernel looks it up before it uses it, because nothing of this is valid for any time.
+                    let shown = of_unknown(self.inodes.number_of_none());
+                    let full = reply.add(shown.ino, cookie, name, &Duration::ZERO, &shown, none);
+                    return Ok(Some(full));
+                }
             };
             let (inode, shown) = self.told(&found);
             let full = reply.add(shown.ino, cookie, name, &self.kept, &shown, none);

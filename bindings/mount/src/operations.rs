@@ -230,15 +230,17 @@ impl Filesystem for Files {
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        // The kernel names the reader only where it passes the bytes on without keeping them.
+        let cached = owner.is_none();
         BUFFER.with_borrow_mut(|buffer| {
             let size = size.min(READ_MAX) as usize;
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match Files::read(self, open.0, offset, &mut buffer[..size]) {
+            match Files::read(self, open.0, offset, &mut buffer[..size], cached) {
                 Ok(bytes) => reply.data(&buffer[..bytes]),
                 Err(error) => reply.error(error),
             }

@@ -1,5 +1,6 @@
 //! A mount within this process, over a served directory. The script `run` beside this has the programs and the deaths.
 
+mod changes;
 mod lacking;
 
 use odafs::{Client, Options, fs::FileSystem};
@@ -27,17 +28,18 @@ struct World {
     files: PathBuf,
     here: PathBuf,
     client: Client,
+    url: String,
     scratch: TempDir,
 }
 
 impl World {
     /// `None`, which it says, where nothing can be mounted.
     fn new(cache: Cache) -> Option<Self> {
-        Self::lacking(cache, None)
+        Self::lacking(cache, &[])
     }
 
-    /// As [`new`](Self::new); the server lacks a procedure of NFS.
-    fn lacking(cache: Cache, procedure: Option<u32>) -> Option<Self> {
+    /// As [`new`](Self::new); the server lacks procedures of NFS.
+    fn lacking(cache: Cache, procedures: &[u32]) -> Option<Self> {
         let can = fs::metadata("/dev/fuse").is_ok() && rustix::process::geteuid().is_root();
         if !can {
             eprintln!("SKIPPED: this needs /dev/fuse and root");
@@ -50,7 +52,7 @@ impl World {
         let socket = scratch.path().join("sock");
         let server = Server::start(ServerConfig {
             shm: Some(socket.clone()),
-            nfs: procedure.map(|_| "127.0.0.1:0".parse().unwrap()),
+            nfs: Some("127.0.0.1:0".parse().unwrap()),
             insecure: true,
             state: Some(scratch.path().join("state")),
             squash: Squash::None,
@@ -59,10 +61,12 @@ impl World {
             ..ServerConfig::new(&files)
         })
         .unwrap();
-        let url = match procedure {
-            None => format!("odafs+shm://{}?/", socket.display()),
-            Some(procedure) => {
-                let port = lacking::before(server.addresses().nfs.unwrap(), procedure).port();
+        let url = match procedures {
+            [] => format!("odafs+shm://{}?/", socket.display()),
+            procedures => {
+                let nfs = server.addresses().nfs.unwrap();
+                let before = |server, procedure: &u32| lacking::before(server, *procedure);
+                let port = procedures.iter().fold(nfs, before).port();
                 format!("nfs://127.0.0.1:{port}/?mountport={port}")
             }
         };
@@ -89,8 +93,14 @@ impl World {
             files,
             here,
             client,
+            url,
             scratch,
         })
+    }
+
+    /// Another client, which knows nothing of the mount.
+    fn other(&self) -> Client {
+        Client::connect(&self.url).unwrap()
     }
 
     /// The names that programs find.
@@ -153,13 +163,32 @@ fn a_removed_file_stays_for_those_who_have_it_open() {
     assert_eq!(names(&world.files), 0);
 }
 
+const LOOKUP: u32 = 3;
 const COMMIT: u32 = 21;
 const LINK: u32 = 15;
 const READDIRPLUS: u32 = 17;
 
 #[test]
+fn names_that_cannot_be_looked_up_are_listed() {
+    for cache in [Cache::CloseToOpen, Cache::Off] {
+        let Some(world) = World::lacking(cache, &[READDIRPLUS, LOOKUP]) else {
+            return;
+        };
+        let mut wanted: Vec<_> = (0..300).map(|n| format!("file{n}")).collect();
+        for name in &wanted {
+            fs::write(world.files.join(name), "four").unwrap();
+        }
+        wanted.sort();
+        for _ in 0..2 {
+            assert_eq!(world.names(), wanted);
+            assert!(fs::metadata(world.here.join("file7")).is_err());
+        }
+    }
+}
+
+#[test]
 fn a_server_that_lists_names_alone_is_listed() {
-    let Some(world) = World::lacking(Cache::CloseToOpen, Some(READDIRPLUS)) else {
+    let Some(world) = World::lacking(Cache::CloseToOpen, &[READDIRPLUS]) else {
         return;
     };
     fs::create_dir(world.files.join("dir")).unwrap();
@@ -180,7 +209,7 @@ fn a_server_that_lists_names_alone_is_listed() {
 
 #[test]
 fn an_open_file_is_replaced_even_where_the_server_makes_no_links() {
-    let Some(world) = World::lacking(Cache::CloseToOpen, Some(LINK)) else {
+    let Some(world) = World::lacking(Cache::CloseToOpen, &[LINK]) else {
         return;
     };
     let [old, new] = ["old", "new"].map(|name| world.here.join(name));
@@ -334,7 +363,7 @@ fn set_id_bits_end_with_a_write_of_somebody_else() {
 #[test]
 fn writes_past_the_cache_are_stable_if_the_program_asks_for_that() {
     // What is stable needs no COMMIT; all else does.
-    let Some(world) = World::lacking(Cache::Off, Some(COMMIT)) else {
+    let Some(world) = World::lacking(Cache::Off, &[COMMIT]) else {
         return;
     };
     let open = |name: &str, flags: OFlags| {

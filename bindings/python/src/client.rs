@@ -1,6 +1,10 @@
 //! Connections, and operations on paths.
 
-use crate::{error::Error, file::File};
+use crate::{
+    buffer::Bytes,
+    error::Error,
+    file::{File, gather_from},
+};
 use odafs::{
     Cache, Changes, CreateOptions, FileKind, Metadata, Options, PathError, Route, Url, Wait,
 };
@@ -194,6 +198,36 @@ impl Client {
         Ok(File::new(
             self.on(py, |client| client.create_with(path, &options))?,
         ))
+    }
+
+    /// As `gather` of a file, for ranges of several: `which` is an array of 64-bit numbers that says for each range which of
+    /// `files` it is of.
+    #[pyo3(signature = (files, which, offsets, lengths, buffer, counts=None))]
+    fn gather(
+        &self,
+        files: Vec<Py<File>>,
+        which: &Bound<'_, PyAny>,
+        offsets: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        buffer: &Bound<'_, PyAny>,
+        counts: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
+        if !files
+            .iter()
+            .all(|file| self.client.has_opened(file.get().inner()))
+        {
+            return wrong("a file was opened by another client");
+        }
+        let which = Bytes::of(which)?.numbers(buffer.py())?;
+        if which.len() * 8 != Bytes::of(offsets)?.len() {
+            return wrong("there is one file for each offset");
+        }
+        if which.iter().any(|file| *file >= files.len() as u64) {
+            return wrong("there is no such file");
+        }
+        let file_of = |at: usize| files[which[at] as usize].get().inner();
+        gather_from(&self.client, file_of, (offsets, lengths), buffer, counts)
     }
 
     #[pyo3(signature = (path, *, follow_symlinks=true))]

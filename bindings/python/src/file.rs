@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     reader::Reader,
 };
-use odafs::ReadRequest;
+use odafs::FileRequest;
 use pyo3::{
     exceptions::{PyOverflowError, PyValueError},
     prelude::*,
@@ -27,6 +27,78 @@ impl File {
     pub fn new(file: odafs::File) -> Self {
         Self { file }
     }
+
+    pub fn inner(&self) -> &odafs::File {
+        &self.file
+    }
+}
+
+/// Reads many ranges, one after the other, into a buffer. `file_of` says which file each is of; all are of `client`. The
+/// number of bytes of each goes to `counts`, if that is given. Offsets and lengths are arrays of 64-bit numbers; a single
+/// length is for all.
+pub fn gather_from<'f>(
+    client: &odafs::Client,
+    file_of: impl Fn(usize) -> &'f odafs::File,
+    (offsets, lengths): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    buffer: &Bound<'_, PyAny>,
+    counts: Option<&Bound<'_, PyAny>>,
+) -> PyResult<usize> {
+    let py = buffer.py();
+    let offsets = Bytes::of(offsets)?.numbers(py)?;
+    let lengths = Bytes::of(lengths)?.numbers(py)?;
+    let mut buffer = Bytes::writable(buffer)?;
+    let mut counts = counts.map(Bytes::writable).transpose()?;
+    let length_of = |at: usize| match lengths[..] {
+        [one] => one,
+        _ => lengths[at],
+    };
+    let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
+    if lengths.len() != 1 && lengths.len() != offsets.len() {
+        return wrong("there are as many lengths as offsets, or one");
+    }
+    let sum = (0..offsets.len()).try_fold(0u64, |sum, at| sum.checked_add(length_of(at)));
+    if sum.is_none_or(|sum| sum > buffer.len() as u64) {
+        return wrong("the ranges are longer than the buffer");
+    }
+    if counts
+        .as_ref()
+        .is_some_and(|counts| counts.len() != offsets.len() * 8)
+    {
+        return wrong("there is one count of 64 bits for each range");
+    }
+    let (mut first, mut placed, mut all) = (0, 0, 0);
+    while first < offsets.len() {
+        let (mut end, mut length) = (first, 0);
+        while end < offsets.len() && end - first < TOGETHER {
+            let more = length_of(end) as usize;
+            if end > first && length + more > PIECE {
+                break;
+            }
+            length += more;
+            end += 1;
+        }
+        private(length, |mut rest| -> Result<(), Error> {
+            let mut requests = Vec::with_capacity(end - first);
+            for (at, offset) in (first..end).zip(&offsets[first..end]) {
+                let (here, after) = rest.split_at_mut(length_of(at) as usize);
+                rest = after;
+                requests.push(FileRequest::new(file_of(at), *offset, here));
+            }
+            py.detach(|| client.read_batch(&mut requests))?;
+            for (at, request) in (first..end).zip(&requests) {
+                buffer.put(py, placed, &request.buf[..request.bytes]);
+                placed += request.buf.len();
+                all += request.bytes;
+                if let Some(counts) = &mut counts {
+                    let count = (request.bytes as u64).to_ne_bytes();
+                    counts.put(py, at * 8, &count);
+                }
+            }
+            Ok(())
+        })?;
+        first = end;
+    }
+    Ok(all)
 }
 
 #[pymethods]
@@ -103,72 +175,17 @@ impl File {
         }
     }
 
-    /// Reads many ranges, one after the other, into a buffer. The number of bytes of each goes to `counts`, if that is
-    /// given. Offsets and lengths are arrays of 64-bit numbers; a single length is for all.
+    /// As [`gather_from`], of this file.
     #[pyo3(signature = (offsets, lengths, buffer, counts=None))]
     fn gather(
         &self,
-        py: Python<'_>,
         offsets: &Bound<'_, PyAny>,
         lengths: &Bound<'_, PyAny>,
         buffer: &Bound<'_, PyAny>,
         counts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
-        let offsets = Bytes::of(offsets)?.numbers(py)?;
-        let lengths = Bytes::of(lengths)?.numbers(py)?;
-        let mut buffer = Bytes::writable(buffer)?;
-        let mut counts = counts.map(Bytes::writable).transpose()?;
-        let length_of = |at: usize| match lengths[..] {
-            [one] => one,
-            _ => lengths[at],
-        };
-        let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
-        if lengths.len() != 1 && lengths.len() != offsets.len() {
-            return wrong("there are as many lengths as offsets, or one");
-        }
-        let sum = (0..offsets.len()).try_fold(0u64, |sum, at| sum.checked_add(length_of(at)));
-        if sum.is_none_or(|sum| sum > buffer.len() as u64) {
-            return wrong("the ranges are longer than the buffer");
-        }
-        if counts
-            .as_ref()
-            .is_some_and(|counts| counts.len() != offsets.len() * 8)
-        {
-            return wrong("there is one count of 64 bits for each range");
-        }
-        let (mut first, mut placed, mut all) = (0, 0, 0);
-        while first < offsets.len() {
-            let (mut end, mut length) = (first, 0);
-            while end < offsets.len() && end - first < TOGETHER {
-                let more = length_of(end) as usize;
-                if end > first && length + more > PIECE {
-                    break;
-                }
-                length += more;
-                end += 1;
-            }
-            private(length, |mut rest| -> Result<(), Error> {
-                let mut requests = Vec::with_capacity(end - first);
-                for (at, offset) in offsets[first..end].iter().enumerate() {
-                    let (here, after) = rest.split_at_mut(length_of(first + at) as usize);
-                    rest = after;
-                    requests.push(ReadRequest::new(*offset, here));
-                }
-                py.detach(|| self.file.read_batch(&mut requests))?;
-                for (at, request) in requests.iter().enumerate() {
-                    buffer.put(py, placed, &request.buf[..request.bytes]);
-                    placed += request.buf.len();
-                    all += request.bytes;
-                    if let Some(counts) = &mut counts {
-                        let count = (request.bytes as u64).to_ne_bytes();
-                        counts.put(py, (first + at) * 8, &count);
-                    }
-                }
-                Ok(())
-            })?;
-            first = end;
-        }
-        Ok(all)
+        let client = self.file.client();
+        gather_from(client, |_| &self.file, (offsets, lengths), buffer, counts)
     }
 
     /// Writes all of a buffer.

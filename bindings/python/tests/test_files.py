@@ -59,6 +59,27 @@ def test_many_ranges_are_one_array(server, data):
         file.read_ranges([1, 2], 5, bytearray_of(9))
 
 
+def test_ranges_of_many_files_are_one_array(server, data):
+    (server.directory / "other").write_bytes(data[::-1])
+    client = odafs.connect(f"{server.url}/")
+    file, other = client.open("data"), client.open("other")
+    of = {file: data, other: data[::-1]}
+    offsets = numpy.random.default_rng(8).integers(0, len(data) - 256, 3000)
+    files = [file if at % 500 < 250 else other for at in range(3000)]
+    truth = b"".join(of[which][at : at + 256] for which, at in zip(files, offsets))
+    for round in range(3):
+        assert client.read_ranges(files, offsets, 256).tobytes() == truth
+    tails = client.read_ranges([other, file, other], [len(data) - 3, len(data) - 1, 0], 5)
+    assert tails.tobytes() == data[:3][::-1] + bytes(2) + data[-1:] + bytes(4) + data[-5:][::-1]
+    pieces = client.read_pieces([(file, 0, 3), (other, 4095, 4098), (file, len(data), 10), (other, 1, 0)])
+    assert pieces == [data[:3], data[::-1][4095 : 4095 + 4098], b"", b""]
+    assert client.read_pieces([]) == []
+    with pytest.raises(ValueError, match="one file for each"):
+        client.read_ranges([file], [1, 2], 5)
+    with pytest.raises(ValueError, match="another client"):
+        client.read_pieces([(odafs.connect(f"{server.url}/").open("data"), 0, 1)])
+
+
 def bytearray_of(length):
     return numpy.zeros(length, numpy.uint8)
 
@@ -109,13 +130,15 @@ def test_errors_are_the_languages_own_and_name_the_remedy(server, data):
 
 def test_asyncio(server, data):
     async def main():
-        file = await odafs.connect(f"{server.url}/").aopen("data")
+        client = odafs.connect(f"{server.url}/")
+        file = await client.aopen("data")
         buffers = [bytearray(5000) for _ in range(40)]
         got = await asyncio.gather(*(file.aread_into(into, at * 5000) for at, into in enumerate(buffers)))
         assert got == [5000] * 40
         assert b"".join(buffers) == data[: 40 * 5000]
         assert await file.aread_at(10, 5) == data[5:15]
         assert (await file.aread_ranges([1, 2], 3)).tobytes() == data[1:4] + data[2:5]
+        assert (await client.aread_ranges([file, file], [1, 2], 3)).tobytes() == data[1:4] + data[2:5]
         made = odafs.connect(f"{server.url}/").create("made")
         await made.awrite_at(b"abc")
         await made.asynced()

@@ -67,6 +67,34 @@ def test_ranges(fs, server, data):
     assert fs.cat_ranges(["/other"], [2], [1 << 50]) == [b"her"]
 
 
+def test_ranges_of_many_files_are_one_batch(fs, server, monkeypatch):
+    names = [f"/part{number}" for number in range(20)]
+    for name in names:
+        (server.directory / name[1:]).write_bytes(name.encode() * 100)
+    batches = []
+    read = type(fs.client).read_pieces
+    monkeypatch.setattr(type(fs.client), "read_pieces", lambda self, ranges: batches.append(0) or read(self, ranges))
+    pieces = fs.cat_ranges(names * 2, [3] * 40, [9] * 40)
+    assert pieces == [(name * 100)[3:9].encode() for name in names * 2]
+    assert len(batches) == 1
+
+
+def test_a_file_that_goes_takes_no_other_with_it(fs, server, monkeypatch):
+    for name in ["stays", "goes", "stays too"]:
+        (server.directory / name).write_bytes(name.encode())
+    opened = type(fs.client).open
+
+    def and_goes(self, path):
+        file = opened(self, path)
+        if path == "/goes":
+            self.remove(path)
+        return file
+
+    monkeypatch.setattr(type(fs.client), "open", and_goes)
+    first = fs.cat_ranges(["/goes", "/stays", "/stays too"], [0, 0, 0], [5, 5, 9])
+    assert isinstance(first[0], OSError) and first[1:] == [b"stays", b"stays too"]
+
+
 def test_a_file_is_replaced_at_once_or_not_at_all(fs, server):
     place = server.directory / "file"
     fs.pipe_file("/file", b"old")

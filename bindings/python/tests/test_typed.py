@@ -19,10 +19,12 @@ def test_each_function_as_the_stubs_have_it(server: Any, data: bytes) -> None:
         part: bytes = file.read_at(10, 5)
         rows: NDArray[numpy.uint8] = file.read_ranges([1, 2], 5)
         pieces: list[bytes] = file.read_pieces([(0, 5), (6, 7)])
+        both: NDArray[numpy.uint8] = client.read_ranges([file, file], [1, 2], 5)
+        parts: list[bytes] = client.read_pieces([(file, 0, 5), (file, 6, 7)])
         known: odafs.Attributes = file.stat()
         same: bool = file.revalidate()
         assert url.startswith("odafs") and path == "data" and got == 10 and at_once in (None, 10) and same
-        assert part == data[5:15] and rows.shape == (2, 5) and pieces == [data[:5], data[6:13]]
+        assert part == data[5:15] and rows.shape == both.shape == (2, 5) and pieces == parts == [data[:5], data[6:13]]
         assert known.size == client.stat("data", follow_symlinks=False).size and known.kind == "file"
         times: tuple[float, float, int, int] = (known.accessed, known.modified, known.modified_ns, known.changed_ns)
         numbers: tuple[int, ...] = (known.mode, known.links, known.uid, known.gid, known.used, known.file_id)

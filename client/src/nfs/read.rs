@@ -40,9 +40,13 @@ const REFERENCED_PAGES: u32 = 32;
 /// Number of references of other pages for which the client makes room in a reply, where it must.
 const NEIGHBOURS: u32 = 16;
 
-/// One call: neighbouring parts.
+/// One call: neighbouring parts of one file.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
+    /// The number of the file in the batch.
+    of: usize,
+    /// Whether the call asks for references.
+    learns: bool,
     first: usize,
     last: usize,
     offset: u64,
@@ -57,6 +61,8 @@ struct Fetch<'r, 'p, 'b> {
     plain: bool,
     slot_bytes: u32,
     failed: Option<Status>,
+    /// The number of the file that the server refused.
+    failed_of: usize,
 }
 
 /// Reads by RPC whatever no other route has read.
@@ -140,7 +146,9 @@ pub fn alone(
             Ok(Ok((front.eof || got == buf.len()).then_some(got)))
         });
     match done {
-        Ok(done) => done.map_or(Ok(None), |read| read.map_err(Failed::Status)),
+        Ok(done) => done.map_or(Ok(None), |read| {
+            read.map_err(|status| Failed::Status(status, 0))
+        }),
         // The long path finds out by itself.
         Err(CallError::Unavailable { .. }) => Ok(None),
         Err(error) => Err(Failed::Call(error)),
@@ -164,48 +172,53 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    let steps = reading.steps();
-    let mut pages = (parts.iter().filter(|part| part.step != ReadStep::Done)).map(|part| part.page);
-    let session = match !plain && pages.any(|page| steps.learns(page)) {
+    let learns = match plain {
+        true => vec![false; reading.files.len()],
+        false => learns(reading, parts),
+    };
+    let session = match learns.contains(&true) {
         true => shared.tended_session(),
         false => None,
     };
     if !plain
-        && !reading.keeps
         && let [part] = parts
+        && let [file] = &reading.files[..]
+        && !file.keeps
     {
         let (offset, _) = span(part, reading);
-        let read = alone(shared, reading.file, session.as_deref(), offset, part.buf)?;
+        let read = alone(shared, file.state(), session.as_deref(), offset, part.buf)?;
         if let Some(bytes) = read {
             part.done(bytes, RouteTaken::Rpc, part.why);
             return Ok(());
         }
     }
     let page_bytes = reading.size.bytes() as u32;
-    let mut piece_max = shared.read_max.min(shared.calls.link().piece_max());
-    if session.is_some() {
-        piece_max = piece_max.min(REFERENCED_PAGES * page_bytes);
-    }
-    let piece_max = piece_max.max(page_bytes);
+    let piece_max = shared.read_max.min(shared.calls.link().piece_max());
+    let longest = |learns: bool| match learns && session.is_some() {
+        true => piece_max.min(REFERENCED_PAGES * page_bytes).max(page_bytes),
+        false => piece_max.max(page_bytes),
+    };
+    let slot_bytes = longest(!learns.contains(&false));
     let by_write = on_fabric && !plain && shared.options.transfer == Transfer::Direct;
     let sink_bytes = if by_write {
-        WINDOW * piece_max as usize
+        WINDOW * slot_bytes as usize
     } else {
         0
     };
-    let pieces = cut(parts, reading, piece_max);
+    let pieces = cut(parts, reading, &learns, longest);
     let mut work = Fetch {
         reading,
         parts,
         session,
         plain,
-        slot_bytes: piece_max,
+        slot_bytes,
         failed: None,
+        failed_of: 0,
     };
     let procedure = if plain { &nfs::READ } else { &READ };
     pipeline::run(&shared.calls, procedure, &mut work, pieces, sink_bytes).map_err(Failed::Call)?;
     if let Some(status) = work.failed {
-        return Err(Failed::Status(status));
+        return Err(Failed::Status(status, work.failed_of));
     }
     let taken = if plain {
         RouteTaken::PlainRpc
@@ -222,9 +235,24 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
     Ok(())
 }
 
+/// Whether the calls for each file ask for references, by its number in the batch.
+fn learns(reading: &Reading<'_>, parts: &[Part<'_>]) -> Vec<bool> {
+    let mut learns = vec![false; reading.files.len()];
+    for part in parts.iter().filter(|part| part.step != ReadStep::Done) {
+        let of = part.of;
+        learns[of] = learns[of] || reading.steps(of).learns(part.page);
+    }
+    learns
+}
+
 /// Makes the calls for the parts that need one. Neighbours share a call. If pages are kept, the calls fetch whole
-/// pages.
-fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> {
+/// pages. `learns` says for each file whether its calls ask for references, and `longest` how long a call is then.
+fn cut(
+    parts: &[Part<'_>],
+    reading: &Reading<'_>,
+    learns: &[bool],
+    longest: impl Fn(bool) -> u32,
+) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (at, part) in parts
         .iter()
@@ -235,13 +263,16 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> 
         match pieces.last_mut() {
             Some(piece)
                 if piece.last + 1 == at
+                    && piece.of == part.of
                     && piece.offset + u64::from(piece.count) == offset
-                    && piece.count + count <= piece_max =>
+                    && piece.count + count <= longest(piece.learns) =>
             {
                 piece.last = at;
                 piece.count += count;
             }
             _ => pieces.push(Piece {
+                of: part.of,
+                learns: learns[part.of],
                 first: at,
                 last: at,
                 offset,
@@ -254,7 +285,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> 
 
 fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
     let start = reading.size.start(part.page);
-    if reading.keeps {
+    if reading.files[part.of].keeps {
         return (start, reading.size.bytes() as u32);
     }
     (start + part.within as u64, part.buf.len() as u32)
@@ -381,7 +412,7 @@ impl Work for Fetch<'_, '_, '_> {
         sink: Option<&Arc<Region>>,
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
-        let file = self.reading.file.handle.wire();
+        let file = self.reading.files[piece.of].state().handle.wire();
         if self.plain {
             return put(&nfs3::ReadArgs {
                 file,
@@ -389,7 +420,8 @@ impl Work for Fetch<'_, '_, '_> {
                 count: piece.count,
             });
         }
-        let session = self.session.as_ref().map_or(0, |session| session.id);
+        let session = self.session.as_ref().filter(|_| piece.learns);
+        let session = session.map_or(0, |session| session.id);
         put(&odafs::ReadArgs {
             file,
             offset: piece.offset,
@@ -410,8 +442,8 @@ impl Work for Fetch<'_, '_, '_> {
     fn asks(&self, piece: Piece, sink: bool) -> Asks {
         let pages = piece.count / self.reading.size.bytes() as u32 + 2;
         let references = match self.session {
-            Some(_) => (pages + NEIGHBOURS).min(MAX_READ_REFERENCES),
-            None => 0,
+            Some(_) if piece.learns => (pages + NEIGHBOURS).min(MAX_READ_REFERENCES),
+            _ => 0,
         };
         // Data that the server writes into the sink is not in the reply.
         let count = if sink { 0 } else { piece.count };
@@ -447,6 +479,7 @@ impl Work for Fetch<'_, '_, '_> {
                 Err(failed) => failed.status,
             }
         };
+        self.failed_of = piece.of;
         Ok(Next::refused(failed, piece, &mut self.failed))
     }
 }
@@ -468,7 +501,8 @@ impl Fetch<'_, '_, '_> {
     ) -> Result<Next<Piece>, CallError> {
         let next = self.told(piece, &ReadResults::odafs(ok, data)?)?;
         if let Some(session) = &self.session {
-            learn(self.reading.shared, self.reading.file, session, ok);
+            let file = self.reading.files[piece.of].state();
+            learn(self.reading.shared, file, session, ok);
         }
         Ok(next)
     }
@@ -478,9 +512,8 @@ impl Fetch<'_, '_, '_> {
         if got > piece.count {
             return Err(misbehaved(&READ, &"more data than was asked for"));
         }
-        self.reading
-            .file
-            .observe(told.change, told.attributes.as_ref());
+        let file = self.reading.files[piece.of].state();
+        file.observe(told.change, told.attributes.as_ref());
         let over = told.eof || got == 0;
         for part in &mut self.parts[piece.first..=piece.last] {
             deliver(part, self.reading, piece.offset, told.data);
@@ -498,8 +531,8 @@ impl Fetch<'_, '_, '_> {
 
     /// Keeps the pages that the data contains in full, or up to the end of the file.
     fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
-        let size = self.reading.size;
-        if !self.reading.keeps || size.within(piece.offset) != 0 {
+        let (size, file) = (self.reading.size, &self.reading.files[piece.of]);
+        if !file.keeps || size.within(piece.offset) != 0 {
             return;
         }
         let moment = self.parts[piece.first].moment;
@@ -508,8 +541,8 @@ impl Fetch<'_, '_, '_> {
         for (page, start) in (size.index(piece.offset)..).zip(starts) {
             let bytes = data.copy(start, &mut whole);
             if bytes == size.bytes() || eof && bytes > 0 {
-                let (shared, file) = (self.reading.shared, self.reading.file);
-                shared.keep(file, moment, page, size, &whole[..bytes]);
+                let shared = self.reading.shared;
+                shared.keep(file.state(), moment, page, size, &whole[..bytes]);
             }
         }
     }

@@ -87,7 +87,7 @@ fn fetch(
     let procedure = if plain { &nfs::READ } else { &READ };
     pipeline::run(&shared.calls, procedure, &mut work, pieces, 0).map_err(Failed::Call)?;
     work.failed
-        .map_or(Ok(()), |status| Err(Failed::Status(status)))
+        .map_or(Ok(()), |status| Err(Failed::Status(status, 0)))
 }
 
 /// One call: a part of a request.

@@ -71,22 +71,37 @@ pub struct Answered {
     pub references: Vec<PageReference>,
 }
 
-/// Asks for the references of a range, as many as fit in one answer, and keeps them. A failure only means that none
-/// came. Returns how many the directory took.
-pub fn hint(shared: &Shared, range: Wanted<'_>) -> u64 {
-    let mut answer = [Answered::default()];
-    let asked = Asking::begin(shared, &[range]).and_then(|mut asking| asking.step(&mut answer));
-    asked.map_or(0, |_| answer[0].learned)
+/// Asks for the references of ranges, and keeps them. Of a single range it asks for as many as fit in one answer. A
+/// failure only means that no more came. Returns how many of each range the directory took.
+pub fn hint(shared: &Shared, ranges: &[Wanted<'_>]) -> Vec<u64> {
+    let mut answers = vec![Answered::default(); ranges.len()];
+    let asked = match ranges {
+        [_] => Asking::begin(shared, ranges).and_then(|mut asking| asking.step(&mut answers)),
+        _ => query_into(shared, ranges, &mut answers).map(|()| false),
+    };
+    if let Err(error) = asked {
+        tracing::debug!(?error, "references ahead of a read did not come");
+    }
+    answers.iter().map(|answer| answer.learned).collect()
 }
 
 /// Asks for the references of all ranges, and keeps them. Returns one answer for each range.
 pub fn query(shared: &Shared, ranges: &[Wanted<'_>]) -> Result<Vec<Answered>, NfsError> {
     let mut answers = vec![Answered::default(); ranges.len()];
+    query_into(shared, ranges, &mut answers)?;
+    Ok(answers)
+}
+
+fn query_into(
+    shared: &Shared,
+    ranges: &[Wanted<'_>],
+    answers: &mut [Answered],
+) -> Result<(), NfsError> {
     let some = MAX_RANGES as usize;
     for (ranges, answers) in ranges.chunks(some).zip(answers.chunks_mut(some)) {
         query_some(shared, ranges, answers)?;
     }
-    Ok(answers)
+    Ok(())
 }
 
 fn query_some(

@@ -86,6 +86,21 @@ impl AskedRead {
         }
     }
 
+    /// The order of a read that goes together with a read of another file, which has the order `first`.
+    pub fn beside(
+        policy: &mut Policy,
+        record: &mut Record,
+        class: SizeClass,
+        first: &RouteOrder,
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            class,
+            order: policy.order_beside(record, class, first, now_ns),
+            timed: true,
+        }
+    }
+
     /// Whether to time this read and report it to the policy.
     #[inline]
     pub fn is_timed(&self) -> bool {

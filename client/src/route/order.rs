@@ -81,6 +81,8 @@ pub enum Purpose {
     },
     /// The read finds out whether direct reads of this file are still refused.
     Probe,
+    /// The read goes together with reads of another file, whose time is reported for all. Only its refusals count.
+    Together,
 }
 
 impl RouteOrder {

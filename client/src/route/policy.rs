@@ -156,6 +156,33 @@ impl Policy {
         }
     }
 
+    /// The order of a read of this class that goes together with a read of another file, which has the order `first`.
+    /// If the policy is comparing routes, it takes that one's route. Its own time does not count.
+    pub fn order_beside(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        first: &RouteOrder,
+        now_ns: u64,
+    ) -> RouteOrder {
+        if file.refusals[class.index()].leave() != Leave::Any {
+            return self.order(file, class, now_ns);
+        }
+        let (choice, keeps) = match first.purpose {
+            Purpose::Trial { .. } => (first.choice, false),
+            Purpose::Standing | Purpose::Probe | Purpose::Together => {
+                let best = self.classes[class.index()].best();
+                (best, self.keeps(class, best))
+            }
+        };
+        RouteOrder {
+            choice,
+            keeps,
+            learns: choice.is_direct(),
+            purpose: Purpose::Together,
+        }
+    }
+
     /// `count` reads were completed by a direct route. `sample_ns` is the time of one of them, if it was timed.
     pub fn completed(
         &mut self,
@@ -216,6 +243,7 @@ impl Policy {
                 let verdict = self.classes[class.index()].missed();
                 self.conclude(class, verdict);
             }
+            (_, Purpose::Together) => {}
             // There was no reference to try.
             (_, Purpose::Probe) => file.refusals[class.index()].give_back_try(),
         }
@@ -371,7 +399,7 @@ impl Policy {
                 let verdict = costs.missed();
                 self.conclude(class, verdict);
             }
-            (Purpose::Probe, _) => {}
+            (Purpose::Probe | Purpose::Together, _) => {}
             (Purpose::Standing, _) => {
                 let known_ns = costs.cost_ns(choice).map(|ns| ns as u64);
                 if let (Some((keep, _)), Some(ns)) = (&mut self.cache, sample_ns.or(known_ns)) {

@@ -9,7 +9,8 @@ use crate::{
     part::BatchOutcome,
     read_page::Fetched,
     route::{
-        self, CLASSES, Choice, News, Orders, PageName, ReadOutcome, Record, RouteOrder, SizeClass,
+        self, CLASSES, Choice, News, Orders, PageName, Purpose, ReadOutcome, Record, RouteOrder,
+        SizeClass,
     },
     session::Session,
     shard::Shard,
@@ -100,6 +101,35 @@ impl Shared {
         })
     }
 
+    /// The order of reads that go together with those of another file, which have `first`. While the policy compares
+    /// routes, all take the same one, so that the time of the batch is that of one route.
+    #[inline]
+    pub fn ask_beside(&self, file: &FileState, class: SizeClass, first: &TimedRead) -> TimedRead {
+        match self.standing(file, class) {
+            Some(asked) if first.order().purpose == Purpose::Standing => asked,
+            _ => self.ask_policy_beside(file, class, first),
+        }
+    }
+
+    #[cold]
+    fn ask_policy_beside(
+        &self,
+        file: &FileState,
+        class: SizeClass,
+        first: &TimedRead,
+    ) -> TimedRead {
+        let mut policy = self.policy.lock();
+        let mut record = file.record.lock();
+        let (first, now) = (first.order(), clock::now().0);
+        let asked = route::AskedRead::beside(&mut policy, &mut record, class, first, now);
+        drop((record, policy));
+        TimedRead {
+            asked,
+            shard: Shard::mine(),
+            began: None,
+        }
+    }
+
     #[cold]
     fn ask_policy(&self, file: &FileState, class: SizeClass) -> TimedRead {
         let mut policy = self.policy.lock();
@@ -141,7 +171,9 @@ impl Shared {
         counts.read_by(asked.shard, RouteTaken::from(fetched.by), 1);
         counts.bytes_read.add(asked.shard, fetched.bytes as u64);
         let outcome = ReadOutcome::Read(fetched.by);
-        self.tell(file, asked, outcome, fetched.took_ns, 1);
+        // Only RPC tells that the file has ended. That is no comparison of routes.
+        let took_ns = fetched.took_ns.filter(|_| fetched.bytes > 0);
+        self.tell(file, asked, outcome, took_ns, 1);
     }
 
     /// Reports the results of a batch of requests. Its time counts only if all of it took one route.

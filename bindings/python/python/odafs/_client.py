@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from functools import partial
 
 from . import _native
 
@@ -45,49 +46,11 @@ class File:
     def read_ranges(self, offsets, length, out=None):
         """Reads `length` bytes at each of `offsets` in one call, into one array of a row for each: uint8, and zeros where
         the file ends before. `out` is an array to fill in place of a new one: C-contiguous, as many bytes."""
-        import numpy
-
-        offsets = numpy.ascontiguousarray(offsets).reshape(-1)
-        if offsets.size and offsets.dtype.kind not in "iu":
-            raise TypeError(f"offsets are integers, not {offsets.dtype}")
-        if offsets.dtype.kind == "i" and offsets.size and offsets.min() < 0:
-            raise ValueError("an offset is negative")
-        offsets = offsets.astype(numpy.uint64, copy=False)
-        if out is None:
-            out = numpy.empty((offsets.size, length), numpy.uint8)
-        elif out.nbytes != offsets.size * length:
-            raise ValueError(f"out has {out.nbytes} bytes, and {offsets.size * length} are read")
-        got = self._file.gather(offsets, array("Q", [length]), out)
-        if got < out.nbytes:
-            self._clear(offsets, length, out)
-        return out
-
-    def _clear(self, offsets, length, out):
-        """The file ended in a row, or before it: read again with counts, and zeros put behind them."""
-        import numpy
-
-        counts = numpy.zeros(offsets.size, numpy.uint64)
-        rows = out.reshape(-1).view(numpy.uint8).reshape(offsets.size, length)
-        self._file.gather(offsets, array("Q", [length]), out, counts)
-        for row in numpy.flatnonzero(counts < length):
-            rows[row, int(counts[row]) :] = 0
+        return _rows(self._file.gather, offsets, length, out)
 
     def read_pieces(self, ranges):
         """Reads `(offset, length)` ranges in one call: a list of bytes, shorter only at the end of the file."""
-        offsets, lengths = array("Q"), array("Q")
-        for offset, length in ranges:
-            offsets.append(offset)
-            lengths.append(length)
-        if not offsets:
-            return []
-        buffer = bytearray(sum(lengths))
-        counts = array("Q", bytes(8 * len(offsets)))
-        self._file.gather(offsets, lengths, buffer, counts)
-        view, at, pieces = memoryview(buffer), 0, []
-        for length, count in zip(lengths, counts):
-            pieces.append(bytes(view[at : at + count]))
-            at += length
-        return pieces
+        return _pieces(self._file.gather, ranges)
 
     async def aread_into(self, buffer, offset=0):
         """As read_into. What needs no waiting is read at once. When it was cancelled, nothing is written to the buffer."""
@@ -117,6 +80,48 @@ class File:
         await asyncio.to_thread(self.sync)
 
 
+def _rows(gather, offsets, length, out):
+    """Reads `length` bytes at each offset by `gather(offsets, lengths, buffer, counts=None)`."""
+    import numpy
+
+    offsets = numpy.ascontiguousarray(offsets).reshape(-1)
+    if offsets.size and offsets.dtype.kind not in "iu":
+        raise TypeError(f"offsets are integers, not {offsets.dtype}")
+    if offsets.dtype.kind == "i" and offsets.size and offsets.min() < 0:
+        raise ValueError("an offset is negative")
+    offsets = offsets.astype(numpy.uint64, copy=False)
+    if out is None:
+        out = numpy.empty((offsets.size, length), numpy.uint8)
+    elif out.nbytes != offsets.size * length:
+        raise ValueError(f"out has {out.nbytes} bytes, and {offsets.size * length} are read")
+    if gather(offsets, array("Q", [length]), out) < out.nbytes:
+        # A file ended in a row, or before it: read again with counts, and put zeros behind them.
+        counts = numpy.zeros(offsets.size, numpy.uint64)
+        gather(offsets, array("Q", [length]), out, counts)
+        rows = out.reshape(-1).view(numpy.uint8).reshape(offsets.size, length)
+        for row in numpy.flatnonzero(counts < length):
+            rows[row, int(counts[row]) :] = 0
+    return out
+
+
+def _pieces(gather, ranges):
+    """Reads `(offset, length)` ranges by `gather`, as bytes."""
+    offsets, lengths = array("Q"), array("Q")
+    for offset, length in ranges:
+        offsets.append(offset)
+        lengths.append(length)
+    if not offsets:
+        return []
+    buffer = bytearray(sum(lengths))
+    counts = array("Q", bytes(8 * len(offsets)))
+    gather(offsets, lengths, buffer, counts)
+    view, at, pieces = memoryview(buffer), 0, []
+    for length, count in zip(lengths, counts):
+        pieces.append(bytes(view[at : at + count]))
+        at += length
+    return pieces
+
+
 class Client:
     """A connection to one export. Any number of threads may use it at a time, and share its caches.
 
@@ -131,7 +136,7 @@ class Client:
     server_key    the server's public key: a server with another one is refused
 
     Methods: open, create, stat, scandir, mkdir, rmdir, remove, rename, link, symlink, readlink, truncate, chmod, statistics,
-    aopen. A signal such as Ctrl-C is handled when the call under way has ended: the deadline bounds it.
+    aopen; read_ranges, read_pieces and aread_ranges of several files. A signal such as Ctrl-C is handled when the call under way has ended: the deadline bounds it.
     """
 
     def __init__(self, url, **options):
@@ -161,6 +166,29 @@ class Client:
     def create(self, path, *, mode=0o644, exclusive=False, truncate=True):
         """Makes a file, or cuts one that is there to nothing."""
         return File(self._client.create(path, mode=mode, exclusive=exclusive, truncate=truncate))
+
+    def _gather(self, files):
+        """`gather` for ranges of these files, one for each range."""
+        numbers, which = {}, array("Q")
+        for file in files:
+            which.append(numbers.setdefault(file, len(numbers)))
+        return partial(self._client.gather, [file._file for file in numbers], which)
+
+    def read_ranges(self, files, offsets, length, out=None):
+        """As File.read_ranges, of several files of this client: `files` has one for each of `offsets`. All ranges are read
+        together; those of one file should follow one another."""
+        return _rows(self._gather(files), offsets, length, out)
+
+    def read_pieces(self, ranges):
+        """Reads `(file, offset, length)` ranges of files of this client in one call: a list of bytes, shorter only at the end
+        of a file. Those of one file should follow one another."""
+        ranges = list(ranges)
+        gather = self._gather(file for file, _, _ in ranges)
+        return _pieces(gather, [(offset, length) for _, offset, length in ranges])
+
+    async def aread_ranges(self, files, offsets, length, out=None):
+        """As read_ranges, beside other tasks."""
+        return await asyncio.to_thread(self.read_ranges, files, offsets, length, out)
 
     async def aopen(self, path):
         """As open, beside other tasks."""

@@ -10,6 +10,8 @@ import posixpath
 import secrets
 import sys
 import threading
+from itertools import groupby
+from operator import itemgetter
 from urllib.parse import quote
 
 from fsspec.spec import AbstractFileSystem
@@ -245,7 +247,7 @@ class OdafsFileSystem(AbstractFileSystem):
         return self.cat_ranges([path], [start], [end], on_error="raise")[0]
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
-        """Ranges of many files; those of one file are one batch."""
+        """Ranges of many files, in one batch."""
         paths = [paths] if isinstance(paths, str) else list(paths)
         starts = list(starts) if isinstance(starts, (list, tuple)) or hasattr(starts, "__len__") else [starts] * len(paths)
         ends = list(ends) if isinstance(ends, (list, tuple)) or hasattr(ends, "__len__") else [ends] * len(paths)
@@ -254,19 +256,38 @@ class OdafsFileSystem(AbstractFileSystem):
         wanted = {}
         for at, path in enumerate(paths):
             wanted.setdefault(path, []).append(at)
-        out = [None] * len(paths)
+        out, ranges, read = [None] * len(paths), [], []
         for path, places in wanted.items():
             try:
                 file = self.client.open(self._strip_protocol(path))
-                pieces = file.read_pieces(_ranges(file, [(starts[at], ends[at]) for at in places]))
-                for at, piece in zip(places, pieces):
-                    out[at] = piece
+                spans = _ranges(file, [(starts[at], ends[at]) for at in places])
+                ranges.extend((file, *span) for span in spans)
+                read.extend(places)
             except OSError as failed:
                 if on_error == "raise":
                     raise
                 for at in places:
                     out[at] = failed
+        for at, piece in zip(read, self._read(ranges, on_error)):
+            out[at] = piece
         return out
+
+    def _read(self, ranges, on_error):
+        """The bytes of `(file, offset, length)` ranges. If one fails and errors are returned, each file is read by itself,
+        because the error of a batch is that of one file."""
+        try:
+            return self.client.read_pieces(ranges)
+        except OSError:
+            if on_error == "raise":
+                raise
+        pieces = []
+        for file, same in groupby(ranges, key=itemgetter(0)):
+            spans = [(offset, length) for _, offset, length in same]
+            try:
+                pieces.extend(file.read_pieces(spans))
+            except OSError as failed:
+                pieces.extend(failed for _ in spans)
+        return pieces
 
     def pipe_file(self, path, value, mode="overwrite", **kwargs):
         with self.open(path, "xb" if mode == "create" else "wb") as file:
