@@ -22,8 +22,8 @@ mod values;
 pub use checks::{check_directory, check_served};
 use exports::Exported;
 use values::{
-    Allow, CreditsOption, DesignName, DirectName, IdmapName, Nfs4Version, ReadOrderName, RegistrationName,
-    SquashName,
+    Allow, CreditsOption, DesignName, DirectName, IdmapName, Nfs4Version, ReadOrderName,
+    RegistrationName, SquashName,
 };
 
 use crate::grantee::Named;

@@ -232,7 +232,7 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
             Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
                 Called::Unknown
             }
-            Some(Ok(CallbackResult::GetAttributes(Ok(raw)))) => told(&raw),
+            Some(Ok(CallbackResult::GetAttributes(Ok(raw)))) => heard(&raw),
             // What the client makes of the rest is its own business.
             _ => Called::Seen,
         },
@@ -243,7 +243,7 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
 }
 
 /// The attributes that a client was asked for.
-fn told(raw: &RawAttributes<'_>) -> Called {
+fn heard(raw: &RawAttributes<'_>) -> Called {
     match Attributes::parse(raw) {
         Ok(Attributes {
             change: Some(change),

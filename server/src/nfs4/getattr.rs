@@ -5,7 +5,7 @@ use odafs_common::wire::nfs4::{
 };
 
 use super::asking;
-use super::attributes::{self, FileSystem};
+use super::attributes::{self, Beside, FileSystem};
 use super::compound::{Compound, Done};
 use super::object::Object;
 
@@ -21,7 +21,8 @@ pub(super) fn getattr(
         && let Some(known) = asking::attributes(c, real)
     {
         let system = FileSystem::of(c, real, &asked)?;
-        attributes::with_known(c, real, &known, &system, |all| {
+        let beside = Beside::of(c, real, &known, &asked)?;
+        attributes::with_known(c, real, &known, (&system, &beside), |all| {
             encode_get_attributes(all, &asked, w.start(OpCode::GetAttributes));
         });
         return Ok(Status::Ok);

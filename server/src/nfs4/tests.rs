@@ -157,6 +157,7 @@ impl Room {
         let mut results = so_far.0;
         let resumed = Resumed {
             caller,
+            rights: Rights::default(),
             arguments: Reader::new(bytes),
             apart: None,
         };

@@ -12,6 +12,7 @@ use odafs_common::wire::nfsacl3::{
 use odafs_common::wire::xdr::{Decode as _, Reader, Writer};
 use odafs_fabric::sync::Arc;
 
+use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::acls;
@@ -32,8 +33,8 @@ impl NfsAcl3 {
         Self(export)
     }
 
-    fn get(&self, arguments: &GetAclArgs<'_>) -> GetAclResult {
-        let (object, known) = self.found(arguments.file)?;
+    fn get(&self, rights: Rights<'_>, arguments: &GetAclArgs<'_>) -> GetAclResult {
+        let (object, known) = self.found(rights, arguments.file)?;
         let refused = |status| Failed {
             status,
             rest: Some(known.into()),
@@ -70,10 +71,21 @@ impl NfsAcl3 {
         })
     }
 
-    fn set(&self, who: &Credential, arguments: &SetAclArgs<'_>) -> SetAclResult {
-        let (object, known) = self.found(arguments.file)?;
+    fn set(
+        &self,
+        rights: Rights<'_>,
+        who: &Credential,
+        arguments: &SetAclArgs<'_>,
+    ) -> SetAclResult {
+        let (object, known) = self.found(rights, arguments.file)?;
+        // Each export may give the caller another credential.
+        let who = rights.credential(self.0.tag_of_handle(arguments.file.0), who);
+        let who = who.map_err(|status| Failed {
+            status: status.into(),
+            rest: None,
+        })?;
         let set = convert::lists(&arguments.acls).and_then(|lists| {
-            let set = acls::set(&self.0, who, object, &lists);
+            let set = acls::set(&self.0, &who, object, &lists);
             set.map_err(Status::from)
         });
         let after = || attributes(&self.0, object).ok().map(Attributes::from);
@@ -86,12 +98,15 @@ impl NfsAcl3 {
         }
     }
 
-    /// What a handle stands for.
+    /// What a handle stands for, if the caller may reach its export.
     fn found(
         &self,
+        rights: Rights<'_>,
         file: FileHandle<'_>,
     ) -> Result<(ObjectId, crate::vfs::Attributes), Failed<Option<Attributes>>> {
         let failed = |status| Failed { status, rest: None };
+        let reached = rights.check(self.0.tag_of_handle(file.0));
+        reached.map_err(|status| failed(status.into()))?;
         let object = self.0.resolve(file.0, Effort::MayBlock);
         let object = object.map_err(|error| failed(error.into()))?;
         let known = attributes(&self.0, object).map_err(|error| failed(error.into()))?;
@@ -150,14 +165,14 @@ impl Program for NfsAcl3 {
         }
         match procedure {
             Procedure::SetAcl => match SetAclArgs::decode(&mut call.arguments) {
-                Ok(arguments) => reply(results, &self.set(&call.who, &arguments)),
+                Ok(arguments) => reply(results, &self.set(call.rights, &call.who, &arguments)),
                 Err(error) => error.into(),
             },
             _ => match GetAclArgs::decode(&mut call.arguments) {
                 Ok(arguments) => {
                     let room = call.caller.reply_bytes_max.saturating_sub(HEADER_BYTES);
                     let start = results.position();
-                    let answer = reply(results, &self.get(&arguments));
+                    let answer = reply(results, &self.get(call.rights, &arguments));
                     if results.position() - start <= room as usize {
                         return answer;
                     }

@@ -3,9 +3,10 @@
 use odafs_common::wire::nfsacl3::{Entry, MAX_ENTRIES, tag};
 use odafs_common::wire::xdr::Encode;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Transport};
+use odafs_nic::calls::{Caller, Notes, Transport};
 
 use super::*;
+use crate::rpc::access::Rights;
 use crate::vfs::testing::{World, other, owner};
 use crate::vfs::{AclKind, SetAttributes, namespace};
 
@@ -72,12 +73,14 @@ impl Room {
             placement: None,
             apart: None,
             back: None,
+            notes: Notes::default(),
         };
         let bytes = arguments.to_bytes();
         let call = |effort, results: &mut Writer<'_>| {
             let call = Call {
                 caller: &caller,
                 who: who.clone(),
+                rights: Rights::default(),
                 procedure: procedure.code(),
                 arguments: Reader::new(&bytes),
                 apart: None,

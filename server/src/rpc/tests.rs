@@ -7,7 +7,9 @@ use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::memory::{Gather, Own};
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_nic::calls::{Caller, Calls as _, ChunkSource, ChunkedArgument, Job, Outcome, Transport};
+use odafs_nic::calls::{
+    Caller, Calls as _, ChunkSource, ChunkedArgument, Job, Notes, Outcome, Transport,
+};
 use odafs_nic::registration::Contents;
 
 use super::access::{Access, Squash};
@@ -198,6 +200,7 @@ impl Bench {
                 placement: None,
                 apart: None,
                 back: None,
+                notes: Notes::default(),
             },
         }
     }

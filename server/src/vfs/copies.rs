@@ -164,7 +164,7 @@ impl Steps {
         let metrics = export.metrics();
         metrics.writes.increment();
         metrics.written_bytes.add(copied);
-        if export.store().wants_sync() {
+        if export.store().wants_sync(target.object()) {
             sync(export, target, true)?;
         }
         self.from.1 += copied;

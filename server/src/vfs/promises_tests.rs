@@ -135,12 +135,16 @@ fn who_comes_again_is_refused_whatever_it_changes() {
         &|| xattrs::set(export, who, object, (b"x", b"y"), XattrHow::Either).map(drop),
     ];
     let before = export.store().getattr(object).expect("there");
-    let party = Party::Returning(Some(7));
-    let acting = changing_for(party);
+    let returning = Party::Returning(Some(7));
+    let acting = changing_for(returning);
     for (number, change) in changes.iter().enumerate() {
         let refused = change().expect_err("refused");
         assert_eq!(refused.status, Status::Jukebox, "{number}");
-        assert_eq!(keeper.asked.lock().pop(), Some((object, party)), "{number}");
+        assert_eq!(
+            keeper.asked.lock().pop(),
+            Some((object, returning)),
+            "{number}"
+        );
     }
     assert_eq!(export.store().getattr(object).expect("there"), before);
     // Another file is changed, and this one once it is promised no more.
@@ -440,7 +444,7 @@ fn a_listing_leaves_out_what_cannot_be_shown_after_a_restart() {
         max_entries: 10,
         plus: true,
     };
-    let list = || namespace::readdir(export, &owner(), export.root(), range);
+    let list = || namespace::readdir(export, &owner(), export.root(), range, &|_| Ok(()));
     let listing = list().expect("listed");
     let shown = |file: &Arc<File>| {
         let mut entries = listing.entries.iter();

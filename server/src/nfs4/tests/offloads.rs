@@ -18,7 +18,7 @@ const PAGE: u64 = P as u64;
 /// A room where copies of more than two pages go on, a page at a time.
 fn room() -> Room {
     let mut room = Room::new();
-    let copier = &mut room.nfs.copier;
+    let copier = &mut Arc::get_mut(&mut room.nfs).expect("not shared").copier;
     copier.longer_than = 2 * PAGE;
     copier.piece = PAGE;
     copier.has_thread = false;
@@ -553,7 +553,8 @@ fn a_copy_whose_reply_does_not_fit_is_taken_back() {
 #[test]
 fn copies_have_a_thread_which_ends_with_the_server() {
     let mut room = room();
-    room.nfs.copier.has_thread = true;
+    let nfs = Arc::get_mut(&mut room.nfs).expect("not shared");
+    nfs.copier.has_thread = true;
     let data = bytes(50 * P);
     {
         let (client, mailbox) = hearing(&room, b"client", 1);
