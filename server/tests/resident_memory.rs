@@ -94,6 +94,7 @@ fn server() -> (Service, Vec<u8>) {
         lease: Nanos::from_secs(3600),
         boot: 1,
         records: Records::read("", |_| Ok(())),
+        owners: OwnersConfig::default(),
     };
     let programs: Vec<Box<dyn Program>> = vec![
         Box::new(Nfs3::new(Arc::clone(&export))),
@@ -127,6 +128,7 @@ fn a_read_of_what_is_in_memory_allocates_nothing() {
         placement: None,
         apart: None,
         back: None,
+        notes: Notes::default(),
     };
     let three = nfs3::ReadArgs {
         file: nfs3::FileHandle(&handle),

@@ -18,8 +18,8 @@ use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
 
 use crate::store::{
-    Acl, AclKind, BeforeSync, CreateHow, Credential, MemoryStore, ObjectId, OutsideChange,
-    SetAttributes, Store,
+    Acl, AclKind, BeforeSync, CreateHow, Credential, MemoryStore, ObjectId, Operation,
+    OutsideChange, SetAttributes, Status, Store,
 };
 use crate::vfs::export::{Export, ExportConfig};
 use crate::vfs::file::File;
@@ -135,6 +135,11 @@ impl World {
     /// What the store has for a list.
     pub(crate) fn store_list(&self, object: ObjectId, kind: AclKind) -> Option<Acl> {
         self.store.acl(object, kind).expect("told")
+    }
+
+    /// The next write to the store fails.
+    pub(crate) fn fail_next_write(&self, status: Status) {
+        self.store.fail_next(Operation::Write, status);
     }
 
     pub(crate) fn read(&self, file: &Arc<File>, offset: u64, count: u32) -> Vec<u8> {

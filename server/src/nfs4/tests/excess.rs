@@ -3,7 +3,6 @@
 use super::callbacks::hearing;
 use super::delegations::{BOTH, READ, open_op, opens, put};
 use super::*;
-use crate::store::Store as _;
 
 /// A COMPOUND with these words behind the number of its operations.
 fn words(minor: u32, operations: u32, words: &[u32]) -> Vec<u8> {
@@ -176,18 +175,10 @@ fn slots_and_sessions_that_are_not_there_are_refused_and_cost_nothing() {
 #[test]
 fn who_answers_no_callback_holds_up_all_that_it_has_for_one_lease() {
     let room = Room::new();
-    let names =
-        Vec::from_iter((0..100u8).map(|number| [b'f', number / 10 + b'0', number % 10 + b'0']));
-    names.iter().for_each(|name| {
-        let root = room.world.store.root();
-        let new = crate::store::SetAttributes {
-            mode: Some(0o666),
-            ..Default::default()
-        };
-        let how = crate::store::CreateHow::Guarded(&new);
-        let made = room.world.store.create(&owner(), root, name, how);
-        made.expect("created");
-    });
+    let names = Vec::from_iter((0..100).map(|number| format!("f{number}").into_bytes()));
+    for name in &names {
+        room.file(name, b"data");
+    }
     let (silent, mailbox) = hearing(&room, b"silent", 1);
     for name in &names {
         assert!(opens(&silent, name, READ).delegation.is_ok());

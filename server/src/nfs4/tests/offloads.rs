@@ -10,7 +10,7 @@ use super::callbacks::{Mailbox, listening};
 use super::delegations::{BOTH, READ, gives_back, opens, put};
 use super::space::copy_all;
 use super::*;
-use crate::store::{Status as StoreStatus, Store as _};
+use crate::vfs;
 
 const P: usize = 4096;
 const PAGE: u64 = P as u64;
@@ -438,15 +438,14 @@ fn a_store_that_fails_or_has_lost_the_file_ends_the_copy() {
         goes_on(&ok)
     };
     begin();
-    let store = &room.world.store;
-    store.fail_next(crate::store::Operation::Write, StoreStatus::Stale);
+    room.world.fail_next_write(vfs::Status::Stale);
     while room.nfs.copier.step() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(over.info, OffloadInfo::Failed(Status::Stale, 0));
     answers(&client, &over, Status::Ok);
     begin();
     assert!(room.nfs.copier.step());
-    store.fail_next(crate::store::Operation::Write, StoreStatus::NoSpc);
+    room.world.fail_next_write(vfs::Status::NoSpc);
     while room.nfs.copier.step() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, PAGE);
@@ -665,11 +664,7 @@ proptest! {
         let mut known = Vec::new();
         for (file, content) in files.iter().enumerate() {
             let name = [b'f', b'0' + file as u8];
-            let root = room.world.store.root();
-            let new = crate::store::SetAttributes { mode: Some(0o644), ..Default::default() };
-            let how = crate::store::CreateHow::Guarded(&new);
-            let made = room.world.store.create(&owner(), root, &name, how).expect("created");
-            room.world.store.write_at(&owner(), made.object, 0, content).expect("written");
+            room.file(&name, content);
             known.push(opened(&client, &name, BOTH));
         }
         let mut going: VecDeque<Going> = VecDeque::new();
