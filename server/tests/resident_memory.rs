@@ -15,13 +15,13 @@ use odafs_common::wire::{nfs3, nfs4};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls as _, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::nfs3::Nfs3;
-use odafs_server::nfs4::{Config, Nfs4, Records};
+use odafs_server::nfs4::{Config, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store as _};
 

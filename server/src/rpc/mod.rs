@@ -9,6 +9,7 @@
 //! `program.rs` is what a program owes this, `service.rs` what is done with it.
 
 pub mod access;
+mod counts;
 pub mod drc;
 pub mod pool;
 mod program;
@@ -19,6 +20,7 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 
+pub use counts::CallCounts;
 pub(crate) use program::reply;
 pub use program::{Admission, Answer, Call, Program, Resumed, Suspended};
-pub use service::{CallCounts, Service};
+pub use service::Service;

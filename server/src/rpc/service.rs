@@ -1,6 +1,5 @@
 //! The programs of a server behind its transports: from the bytes of a call to the bytes of its reply.
 
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallError, CallHeader};
@@ -9,14 +8,13 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
-use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::calls::{Caller, Calls, ChunkSource, Outcome, Placed};
 
 use super::access::{Access, Verdict};
+use super::counts::{CallCounts, Counts, count};
 use super::drc::{DuplicateCache, InProgress, Repeats, Seen};
 use super::program::{Admission, Answer, Call, Program, Resumed, Suspended};
 use super::seen::{self, Begun, ClientSeen, SlowCall};
-use crate::vfs::metrics::describe;
 use crate::vfs::pace::{self, Company};
 use crate::vfs::read::Effort;
 use crate::vfs::{Credential, ids};
@@ -32,50 +30,6 @@ struct Programs {
     counts: Counts,
     seen: seen::Seen,
     company: Arc<Company>,
-}
-
-/// What became of calls.
-#[derive(Debug, Default)]
-struct Counts {
-    deferred: AtomicU64,
-    duplicates: AtomicU64,
-    refused: AtomicU64,
-}
-
-/// How many calls came since the start, and what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallCounts {
-    /// In all.
-    pub calls: u64,
-    /// Calls that went to the pool.
-    pub deferred: u64,
-    /// Repetitions, answered from the duplicate request cache or dropped.
-    pub duplicates: u64,
-    /// Not served: malformed, unknown or not admitted.
-    pub refused: u64,
-}
-
-impl CallCounts {
-    /// Appends all counts but `calls` in the text format of Prometheus.
-    fn append_text(&self, out: &mut String) {
-        let counts = [
-            ("deferred", "Calls that went to the pool.", self.deferred),
-            (
-                "duplicates",
-                "Repeated calls, answered from the duplicate request cache or dropped.",
-                self.duplicates,
-            ),
-            (
-                "refused_calls",
-                "Calls malformed, unknown or not let in.",
-                self.refused,
-            ),
-        ];
-        for (name, help, count) in counts {
-            describe(out, name, help);
-            let _ = writeln!(out, "odafs_{name}_total {count}");
-        }
-    }
 }
 
 impl Service {
@@ -118,13 +72,7 @@ impl Service {
 
     /// Calls so far.
     pub fn counts(&self) -> CallCounts {
-        let counts = &self.0.counts;
-        CallCounts {
-            calls: self.0.seen.calls(),
-            deferred: counts.deferred.load(Ordering::Relaxed),
-            duplicates: counts.duplicates.load(Ordering::Relaxed),
-            refused: counts.refused.load(Ordering::Relaxed),
-        }
+        self.0.counts.of(self.0.seen.calls())
     }
 
     /// Keeps the calls that take longer than `from`, and warns of them. Without this, of none.
@@ -601,8 +549,4 @@ fn replied(caller: &Caller, payload: Option<Range<usize>>, reply: &mut Vec<u8>) 
         length: payload.len() as u32,
         pieces: vec![ChunkSource::Bytes(data)],
     })
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
