@@ -55,7 +55,7 @@ pub fn changing_for(party: Party) -> Acting {
 }
 
 /// For whom the calling thread makes changes.
-fn party() -> Party {
+fn acting_for() -> Party {
     PARTY.with(Cell::get)
 }
 
@@ -264,7 +264,7 @@ impl Promises {
     /// Whether somebody else than the caller may change the object unseen.
     pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
         self.alone_for(object)
-            .is_some_and(|client| party() != Party::Returning(Some(client)))
+            .is_some_and(|client| acting_for() != Party::Returning(Some(client)))
     }
 
     /// The client to which the object is left alone, if it is to one.
@@ -299,7 +299,7 @@ impl Promises {
         let Some(holders) = self.holders_of(object) else {
             return Ok(());
         };
-        let party = party();
+        let party = acting_for();
         while !holders.give_back(object, party) {
             if party != Party::Stranger || !self.wait(shard, object) {
                 return Err(Status::Jukebox);
