@@ -60,7 +60,7 @@ pub fn changing_for(party: Party) -> Acting {
 }
 
 /// For whom the calling thread makes changes.
-fn party() -> Party {
+fn acting_for() -> Party {
     PARTY.with(Cell::get)
 }
 
@@ -266,7 +266,7 @@ impl Promises {
     /// longer. May wait, with no lock of the file held.
     pub(crate) fn ask_to_look(&self, object: ObjectId) -> Result<(), Status> {
         match self.is_hidden(object) {
-            true if self.is_awaited(object, party()) => Err(Status::Jukebox),
+            true if self.is_awaited(object, acting_for()) => Err(Status::Jukebox),
             true => self.ask_back(self.shard(object), object),
             false => Ok(()),
         }
@@ -283,7 +283,7 @@ impl Promises {
 
     /// Whether somebody else than the caller may change the object unseen.
     pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
-        let party = party();
+        let party = acting_for();
         let left = self.alone_for(object);
         left.is_some_and(|client| party != Party::Returning(Some(client)))
             || self.is_awaited(object, party)
@@ -296,7 +296,7 @@ impl Promises {
 
     /// Whether a caller that takes a refusal for final would have to wait for someone who has not come back after a restart.
     pub(crate) fn is_withheld(&self, object: ObjectId) -> bool {
-        party() == Party::Stranger && self.is_awaited(object, Party::Stranger)
+        acting_for() == Party::Stranger && self.is_awaited(object, Party::Stranger)
     }
 
     fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
@@ -347,7 +347,7 @@ impl Promises {
         let Some(holders) = self.holders_of(object) else {
             return Ok(());
         };
-        let party = party();
+        let party = acting_for();
         while !holders.give_back(object, party) {
             if party != Party::Stranger || !self.wait(shard, object) {
                 return Err(Status::Jukebox);

@@ -154,7 +154,7 @@ fn who_comes_again_is_refused_whatever_it_changes() {
         assert!(change().is_ok(), "{number}");
     }
     drop(acting);
-    assert_eq!(party(), Party::Stranger);
+    assert_eq!(acting_for(), Party::Stranger);
     assert!(keeper.asked.lock().is_empty());
     assert!(is_empty(export.promises()));
 }

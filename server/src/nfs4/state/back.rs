@@ -129,7 +129,7 @@ pub(super) struct BackChannel {
     sequence: u32,
     under_way: Option<UnderWay>,
     /// What had the next number, if the client may have seen it and its answer did not come. No other callback may have that
-    /// number (RFC 8881, section 2.10.6.1.3.1).
+    /// number (RFC 8881, section 2.10.6.1).
     again: Option<Callback>,
     /// The connections over which callbacks may go.
     connections: Vec<u64>,

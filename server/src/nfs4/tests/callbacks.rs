@@ -402,6 +402,7 @@ fn what_a_client_may_have_seen_has_its_number_alone() {
     let again = recall(&holder, &mailbox);
     assert_eq!((again.sequence, again.state), (1, first.state));
     delegations::answer(&holder, &again, Status::BadStateId);
+    room.nfs.tick(odafs_fabric::clock::now());
     let second = recall(&holder, &mailbox);
     assert_eq!((second.sequence, Ok(second.state)), (2, two.delegation));
 }

@@ -221,6 +221,12 @@ impl Client<'_> {
         if !self.alive {
             return Vec::new();
         }
+        for file in 0..self.held.len() {
+            if self.held[file].open.is_some() && below(2) == 0 {
+                let page = below(PAGES.into()) as u8;
+                self.sees(file, page);
+            }
+        }
         let mut files: Vec<usize> = (0..self.held.len()).collect();
         let most = 1 + below(self.session.slots() as u64) as usize;
         while ops.len() < most && !files.is_empty() {
@@ -309,7 +315,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads a page from what is kept, if it is.
+    /// Reads a page from what is kept, if it is there. False: it has to be read by a call.
     fn sees(&mut self, file: usize, page: u8) -> bool {
         let history = &self.world.history;
         let Some(delegation) = &mut self.held[file].delegation else {
