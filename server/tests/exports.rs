@@ -120,6 +120,7 @@ impl Server {
             lease: Nanos::from_secs(90),
             boot: 1,
             records: odafs_server::nfs4::Records::read("", |_| Ok(())),
+            owners: odafs_server::nfs4::OwnersConfig::default(),
         };
         let locks = odafs_server::nlm4::Config {
             state: 1,
