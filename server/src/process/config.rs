@@ -10,7 +10,6 @@ use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
 use odafs_fabric::ReadOrder;
 
-use crate::rpc::access::Rule;
 use crate::store::table;
 
 pub use crate::nfs4::MinorVersions;
@@ -134,26 +133,6 @@ impl ExportOptions {
 }
 
 impl ServerConfig {
-    /// Who may call the server, where no export says otherwise.
-    pub(super) fn rule(&self) -> Rule {
-        Rule {
-            allow: self.allow.clone(),
-            loopback: self.loopback,
-            squash: self.squash,
-            any_port: self.insecure,
-        }
-    }
-
-    /// Who may reach each export, in their order.
-    pub(super) fn export_rules(&self) -> impl Iterator<Item = Rule> {
-        self.exports.iter().map(|export| Rule {
-            allow: export.allow.clone().unwrap_or_else(|| self.allow.clone()),
-            loopback: self.loopback && !export.no_loopback,
-            squash: export.squash.unwrap_or(self.squash),
-            any_port: self.insecure || export.insecure,
-        })
-    }
-
     /// The defaults, for `directory`, with no listener.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {

@@ -27,7 +27,7 @@ use crate::process::metrics_http::MetricsServer;
 use crate::process::names::NameServices;
 use crate::process::peers::Callers;
 use crate::process::watch::Watch;
-use crate::rpc::access::Access;
+use crate::rpc::access::{Access, Rule};
 use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
 use crate::store::table;
@@ -283,6 +283,28 @@ impl Server {
         if let Some(socket) = &self.config.shm {
             let _ = std::fs::remove_file(socket);
         }
+    }
+}
+
+impl ServerConfig {
+    /// Who may call the server, where no export says otherwise.
+    fn rule(&self) -> Rule {
+        Rule {
+            allow: self.allow.clone(),
+            loopback: self.loopback,
+            squash: self.squash,
+            any_port: self.insecure,
+        }
+    }
+
+    /// Who may reach each export, in their order.
+    fn export_rules(&self) -> impl Iterator<Item = Rule> {
+        self.exports.iter().map(|export| Rule {
+            allow: export.allow.clone().unwrap_or_else(|| self.allow.clone()),
+            loopback: self.loopback && !export.no_loopback,
+            squash: export.squash.unwrap_or(self.squash),
+            any_port: self.insecure || export.insecure,
+        })
     }
 }
 
