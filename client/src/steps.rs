@@ -85,7 +85,15 @@ impl<'a> Steps<'a> {
             Ok(Source::Call) if self.session.is_none() => {
                 return Found::Next(ReadStep::Rpc, RouteReason::NoSession);
             }
-            Ok(Source::Call) => return Found::Next(ReadStep::Rpc, RouteReason::PolicyOnRpc),
+            Ok(Source::Call) => {
+                let why = match order.purpose {
+                    Purpose::Trial { .. } => RouteReason::Trial,
+                    Purpose::Standing | Purpose::Probe | Purpose::Together => {
+                        RouteReason::PolicyOnRpc
+                    }
+                };
+                return Found::Next(ReadStep::Rpc, why);
+            }
             Ok(Source::Loads(session)) => {
                 match shared.location(file, session, page, self.asked.shard()) {
                     Some(location) => (ReadStep::Load(location), location.length),

@@ -14,7 +14,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
@@ -25,10 +25,16 @@ use tempfile::TempDir;
 /// Lengths of the files in bytes: within a page, of whole pages, between, and none.
 const LENGTHS: [usize; 5] = [100, 8192, 300_001, 70_000, 0];
 
-fn content(file: usize) -> Vec<u8> {
-    (0..LENGTHS[file])
-        .map(|at| (at * 7 + at / 251 + file * 31) as u8)
+static CONTENTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let byte = |file: usize, at: usize| (at * 7 + at / 251 + file * 31) as u8;
+    let lengths = LENGTHS.iter().enumerate();
+    lengths
+        .map(|(file, length)| (0..*length).map(|at| byte(file, at)).collect())
         .collect()
+});
+
+fn content(file: usize) -> &'static [u8] {
+    &CONTENTS[file]
 }
 
 fn name(file: usize) -> String {
@@ -270,7 +276,7 @@ fn files_by_handle_are_read_in_a_batch() {
         FileRequest::new(&two, 100, &mut b),
     ];
     fs.read_batch(&mut requests).unwrap();
-    assert_eq!(a[..], content(0)[..]);
+    assert_eq!(a[..], *content(0));
     assert_eq!(b[..], content(2)[100..5100]);
 }
 
@@ -462,6 +468,6 @@ async fn async_programs_read_batches_too() {
         let two = handles
             .read_batch(&[(&files[0], 0..100), (&files[1], 0..9)])
             .await;
-        assert_eq!(two.unwrap(), [content(0), content(1)[..9].to_vec()]);
+        assert_eq!(two.unwrap(), [content(0), &content(1)[..9]]);
     }
 }

@@ -67,6 +67,29 @@ on_each_fabric! {
     what_landed_before_is_not_taken_for_a_mark
 }
 
+/// The first comparison of two routes begins with a read by RPC. It is no sign that direct reads do not pay.
+#[test]
+fn a_call_of_a_comparison_is_said_to_be_one() {
+    let house = House::open(Fabric::Shm(ReadOrder::Ordered), Direct::OneSided);
+    std::fs::write(house.file("a"), pattern(1 << 20, 0)).unwrap();
+    let client = house.connect(options(Route::Policy));
+    let file = client.open("a").unwrap();
+    let mut buf = vec![0; 1 << 20];
+    for _ in 0..10_000 {
+        file.read_traced(&mut buf, 0).unwrap();
+        if client.statistics().policy_trials > 0 {
+            break;
+        }
+    }
+    let traced = file.read_traced(&mut buf, 0).unwrap();
+    for step in traced.steps {
+        assert_eq!(
+            (step.taken, step.why),
+            (RouteTaken::Rpc, RouteReason::Trial)
+        );
+    }
+}
+
 struct House {
     fabric: Fabric,
     dir: tempfile::TempDir,
