@@ -20,9 +20,11 @@ use serde::Deserialize;
 mod checks;
 mod exports;
 mod file;
+mod versions;
 
 pub use checks::{check_directory, check_served};
 use exports::Exported;
+use versions::{Nfs2, Nfs4Version};
 
 use crate::grantee::Named;
 use crate::keys::keys;
@@ -105,6 +107,9 @@ pub struct ServeOptions {
     )]
     #[serde(deserialize_with = "file::address")]
     metrics: Option<SocketAddr>,
+    /// Serve NFS version 2 too, for old clients; its files end at 2 GiB [default: off]
+    #[arg(long, value_name = "on|off")]
+    nfs2: Option<Nfs2>,
     /// Minor versions of NFS version 4 to serve beside version 3 [default: 4.0,4.1,4.2]
     #[arg(long, value_name = "4.N,...|off", value_delimiter = ',')]
     #[serde(deserialize_with = "file::list")]
@@ -234,49 +239,6 @@ impl FromStr for Allow {
     }
 }
 
-/// A value of `--nfs4`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Nfs4Version {
-    /// RFC 7530
-    #[value(name = "4.0")]
-    Minor0,
-    /// RFC 8881
-    #[value(name = "4.1")]
-    Minor1,
-    /// RFC 7862
-    #[value(name = "4.2")]
-    Minor2,
-    /// Version 3 only
-    Off,
-}
-
-impl FromStr for Nfs4Version {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        ValueEnum::from_str(text, false)
-            .map_err(|_| format!("{text:?} is not 4.0, 4.1, 4.2 or off"))
-    }
-}
-
-impl Nfs4Version {
-    fn all_of(named: &[Self]) -> Result<MinorVersions> {
-        if named.contains(&Self::Off) && named.len() > 1 {
-            bail!(Usage(
-                "--nfs4: off excludes every version; name either versions or off".to_owned()
-            ));
-        }
-        Ok(named
-            .iter()
-            .fold(MinorVersions::NONE, |all, version| match version {
-                Self::Minor0 => all.with(0),
-                Self::Minor1 => all.with(1),
-                Self::Minor2 => all.with(2),
-                Self::Off => all,
-            }))
-    }
-}
-
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum SquashName {
@@ -340,6 +302,7 @@ impl ServeOptions {
             rdma: self.rdma.or(file.rdma),
             verbs: self.verbs.or(file.verbs),
             metrics: self.metrics.or(file.metrics),
+            nfs2: self.nfs2.or(file.nfs2),
             nfs4: if self.nfs4.is_empty() {
                 file.nfs4
             } else {
@@ -415,6 +378,7 @@ impl ServeOptions {
                 .admitted
                 .extend(keys(path).context("--admit names a file of public keys, one a line")?);
         }
+        config.nfs2 = self.nfs2 == Some(Nfs2::On);
         if !self.nfs4.is_empty() {
             config.nfs4 = Nfs4Version::all_of(&self.nfs4)?;
         }

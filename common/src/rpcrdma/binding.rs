@@ -1,5 +1,5 @@
 //! The upper-layer binding (RFC 8267, sections 3 to 5): the longest replies, and the parts of calls that may come
-//! apart. For replies, the types say what may travel apart: every [`Payload`](crate::wire::nfs3::Payload).
+//! apart. For replies, the types say what may travel apart: every [`Payload`](crate::wire::nfs3::Payload) of the version.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::wire::nfs3::{ATTRIBUTES_BYTES, MAX_FILE_HANDLE};
 use crate::wire::odafs::{MAX_HANDSHAKE, MAX_READ_REFERENCES};
 use crate::wire::rpc::CallHeader;
 use crate::wire::xdr::{Decode as _, Reader, padding};
-use crate::wire::{mount3, nfs3, nfs4, odafs};
+use crate::wire::{mount3, nfs2, nfs3, nfs4, odafs};
 
 /// How long the argument is of which these bytes of a call are, that came apart from it. `None`: they may not have come so.
 /// That may the DDP-eligible argument, all of it, padded or not (RFC 8267, section 4; RFC 8166, sections 3.4.5.2 and 6.1).
@@ -25,26 +25,49 @@ pub fn argument_apart(
 
 /// Where the DDP-eligible argument of a call begins, and its bytes.
 fn argument(call: &CallHeader<'_>, mut r: Reader<'_>) -> Option<(usize, usize)> {
-    use nfs3::Procedure as P;
     match (call.program, call.version) {
-        (nfs3::PROGRAM, nfs3::VERSION) => {}
+        (nfs2::PROGRAM, nfs2::VERSION) => to_payload_2(call.procedure, &mut r)?,
+        (nfs3::PROGRAM, nfs3::VERSION) => to_payload_3(call.procedure, &mut r)?,
         (nfs4::PROGRAM, nfs4::VERSION) => return nfs4::first_payload(r),
-        _ => return None,
-    }
-    match P::from_code(call.procedure)? {
-        P::Write => {
-            nfs3::FileHandle::decode(&mut r).ok()?;
-            // Offset, count, how stable.
-            r.opaque_fixed::<16>().ok()?;
-        }
-        P::Symlink => {
-            nfs3::DirectoryName::decode(&mut r).ok()?;
-            nfs3::SetAttributes::decode(&mut r).ok()?;
-        }
         _ => return None,
     }
     let length = r.u32().ok()?;
     Some((r.position(), length as usize))
+}
+
+/// Reads what stands before the payload of a call of NFS version 2.
+fn to_payload_2(procedure: u32, r: &mut Reader<'_>) -> Option<()> {
+    use nfs2::Procedure as P;
+    match P::from_code(procedure)? {
+        P::Write => {
+            nfs2::FileHandle::decode(r).ok()?;
+            // The offset, between two words without use.
+            r.opaque_fixed::<12>().ok()?;
+        }
+        P::Symlink => {
+            nfs2::DirectoryName::decode(r).ok()?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Reads what stands before the payload of a call of NFS version 3.
+fn to_payload_3(procedure: u32, r: &mut Reader<'_>) -> Option<()> {
+    use nfs3::Procedure as P;
+    match P::from_code(procedure)? {
+        P::Write => {
+            nfs3::FileHandle::decode(r).ok()?;
+            // Offset, count, how stable.
+            r.opaque_fixed::<16>().ok()?;
+        }
+        P::Symlink => {
+            nfs3::DirectoryName::decode(r).ok()?;
+            nfs3::SetAttributes::decode(r).ok()?;
+        }
+        _ => return None,
+    }
+    Some(())
 }
 
 /// What a reply takes at most.
@@ -329,6 +352,55 @@ mod tests {
             };
             FsInfoResult::Ok(ok).to_bytes()
         });
+    }
+
+    /// Where the payload of a call of NFS version 2 begins in its arguments, found by what [`argument_apart`] takes.
+    fn apart_of_2(procedure: nfs2::Procedure, arguments: &[u8], bytes: u32) -> Option<u32> {
+        let call = CallHeader {
+            xid: 1,
+            program: nfs2::PROGRAM,
+            version: nfs2::VERSION,
+            procedure: procedure.code(),
+            credential: crate::wire::rpc::Auth::None,
+            verifier: crate::wire::rpc::Auth::None,
+        };
+        let r = Reader::new(arguments);
+        (0..arguments.len() as u32 + 4)
+            .find(|at| argument_apart(&call, &r, &(*at..*at + bytes)).is_some())
+    }
+
+    #[test]
+    fn the_payloads_of_version_2_may_come_apart() {
+        use nfs2::Procedure as P;
+        let file = nfs2::FileHandle(&[7; nfs2::FILE_HANDLE_BYTES]);
+        let place = nfs2::DirectoryName {
+            directory: file,
+            name: b"name",
+        };
+        let payload = nfs2::Payload(b"12345");
+        let write = nfs2::WriteArgs {
+            file,
+            begin_offset: 0,
+            offset: 0,
+            total_count: 0,
+            data: payload,
+        };
+        assert_eq!(apart_of_2(P::Write, &write.to_bytes(), 5), Some(48));
+        assert_eq!(apart_of_2(P::Write, &write.to_bytes(), 8), Some(48));
+        assert_eq!(apart_of_2(P::Write, &write.to_bytes(), 4), None);
+        let symlink = nfs2::SymlinkArgs {
+            place,
+            target: payload,
+            attributes: nfs2::SetAttributes::default(),
+        };
+        assert_eq!(apart_of_2(P::Symlink, &symlink.to_bytes(), 5), Some(44));
+        // All others have to be in the message.
+        let others = (P::ALL.iter()).filter(|p| !matches!(p, P::Write | P::Symlink));
+        for procedure in others {
+            for bytes in [write.to_bytes(), symlink.to_bytes()] {
+                assert_eq!(apart_of_2(*procedure, &bytes, 5), None, "{procedure:?}");
+            }
+        }
     }
 
     #[test]

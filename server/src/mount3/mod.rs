@@ -1,5 +1,8 @@
 //! MOUNT version 3 (RFC 1813, appendix I): from the path of an export to the handle of its root, or of a
-//! directory below it.
+//! directory below it. Versions 1 and 2, for NFS version 2, differ in the handle and the statuses alone; version 2 has
+//! PATHCONF besides.
+
+mod path_conf;
 
 use std::num::NonZeroUsize;
 
@@ -10,6 +13,7 @@ use odafs_common::wire::mount3::{
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
+use odafs_common::wire::{mount1, nfs2};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 
@@ -18,7 +22,7 @@ use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::export::Export;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
-use crate::vfs::{self, Credential, FileType, HandleBytes, ObjectId};
+use crate::vfs::{self, Credential, FileType, ObjectId};
 
 /// The most mounts that DUMP remembers. It is a courtesy: nothing depends on it.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
@@ -28,22 +32,36 @@ const LINKS_MAX: u32 = 40;
 
 /// The MOUNT program of one export.
 pub struct MountProgram {
+    version: u32,
     export: Arc<Export>,
     access: Arc<Access>,
-    mounted: Mutex<LruCache<(String, Vec<u8>), ()>>,
+    /// What all versions remember.
+    mounted: Arc<Mutex<LruCache<(String, Vec<u8>), ()>>>,
 }
 
 impl MountProgram {
     /// For `export`, to whom `access` lets in.
     pub fn new(export: Arc<Export>, access: Arc<Access>) -> Self {
         Self {
+            version: VERSION,
             export,
             access,
-            mounted: Mutex::new(LruCache::new(REMEMBERED)),
+            mounted: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
         }
     }
 
-    fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<HandleBytes, Status> {
+    /// The same in the versions for NFS version 2.
+    pub fn for_version_2(&self) -> [Self; 2] {
+        mount1::VERSIONS.map(|version| Self {
+            version,
+            export: Arc::clone(&self.export),
+            access: Arc::clone(&self.access),
+            mounted: Arc::clone(&self.mounted),
+        })
+    }
+
+    /// The directory of a path, for whom the access list lets in.
+    fn find(&self, call: &Call<'_>, path: &[u8]) -> Result<ObjectId, Status> {
         let peer = &call.caller.peer;
         if self.access.lacks_privilege(peer) {
             tracing::warn!(%peer, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
@@ -53,12 +71,15 @@ impl MountProgram {
             tracing::info!(%peer, "mount refused: not in the access list (--allow)");
             return Err(Status::Access);
         }
-        let directory = self.walk(&call.who, path)?;
-        let handle = self.export.handle(directory);
+        self.walk(&call.who, path)
+    }
+
+    fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<ObjectId, Status> {
+        let directory = self.find(call, path)?;
         let entry = (host(&call.caller.peer), path.to_vec());
         self.mounted.lock().put(entry, ());
         tracing::info!(peer = %call.caller.peer, path = %path.escape_ascii(), "mounted");
-        Ok(handle)
+        Ok(directory)
     }
 
     /// The directory of a path, which begins with the export's name. Symbolic links on the way are followed as long as they
@@ -109,12 +130,21 @@ impl MountProgram {
 
     fn reply_mount(&self, call: &Call<'_>, path: &[u8], results: &mut Writer<'_>) -> Answer {
         let mounted = self.mount(call, path);
+        if self.version != VERSION {
+            let handle = mounted.map(|directory| self.export.short_handle(directory));
+            let result: mount1::MountResult<'_> = match &handle {
+                Ok(handle) => Ok(nfs2::FileHandle(handle)),
+                Err(status) => Err(older_status(*status)),
+            };
+            return reply(results, &result);
+        }
         let flavors: &[u32] = if self.access.ignores_ids() {
             &[FLAVOR_SYS, FLAVOR_NONE]
         } else {
             &[FLAVOR_SYS]
         };
-        let result = mounted
+        let handle = mounted.map(|directory| self.export.handle(directory));
+        let result = handle
             .as_ref()
             .map_err(|status| *status)
             .map(|handle| MountOk {
@@ -193,21 +223,46 @@ impl Program for MountProgram {
     }
 
     fn version(&self) -> u32 {
-        VERSION
+        self.version
     }
 
     fn name(&self) -> &'static str {
-        "mount3"
+        match self.version {
+            1 => "mount1",
+            2 => "mount2",
+            _ => "mount3",
+        }
     }
 
     fn procedures(&self) -> &'static [&'static str] {
-        &["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"]
+        const NAMES: [&str; 8] = [
+            "NULL",
+            "MNT",
+            "DUMP",
+            "UMNT",
+            "UMNTALL",
+            "EXPORT",
+            "EXPORTALL",
+            "PATHCONF",
+        ];
+        match self.version {
+            2 => &NAMES,
+            _ => &NAMES[..6],
+        }
     }
 
     fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
-        let named = |status: &Status| (status.code(), format!("{status:?}").to_lowercase());
-        match Procedure::from_code(procedure) {
-            Some(Procedure::Mount) => Status::ALL.iter().map(named).collect(),
+        fn named(code: u32, status: impl std::fmt::Debug) -> (u32, String) {
+            (code, format!("{status:?}").to_lowercase())
+        }
+        let all = Status::ALL
+            .iter()
+            .map(|status| named(status.code(), status));
+        let older = nfs2::Status::ALL.iter();
+        let older = older.map(|status| named(status.code(), status));
+        match (Procedure::from_code(procedure), self.version) {
+            (Some(Procedure::Mount), VERSION) => all.collect(),
+            (Some(Procedure::Mount), _) => older.collect(),
             _ => Vec::new(),
         }
     }
@@ -221,6 +276,9 @@ impl Program for MountProgram {
             Some(procedure) => self
                 .dispatch(procedure, call, results)
                 .unwrap_or_else(Answer::from),
+            None if (self.version, call.procedure) == (2, mount1::PATH_CONF) => {
+                self.path_conf(call, results).unwrap_or_else(Answer::from)
+            }
             None => Answer::NoProcedure,
         }
     }
@@ -276,6 +334,11 @@ fn host(peer: &Peer) -> String {
         Peer::Address(address) => address.ip().to_canonical().to_string(),
         other => other.to_string(),
     }
+}
+
+/// As versions 1 and 2 say it: with the statuses of NFS version 2, which are fewer.
+fn older_status(status: Status) -> nfs2::Status {
+    nfs2::Status::from_code(status.code()).unwrap_or(nfs2::Status::Io)
 }
 
 fn mount_status(status: vfs::Status) -> Status {

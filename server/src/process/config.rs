@@ -34,6 +34,8 @@ pub struct ServerConfig {
     /// Where the portmapper listens too, over TCP and UDP: clients of NFS version 3 look for the lock manager at port 111,
     /// and tell the status monitor there that they have started anew. `None`: nowhere else.
     pub portmap: Option<SocketAddr>,
+    /// Serve NFS version 2 too, and MOUNT versions 1 and 2, on all listeners. False by default.
+    pub nfs2: bool,
     /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
     pub nfs4: MinorVersions,
     /// The lease of NFS version 4: how long the server keeps the opens and locks of a silent client, and how long clients
@@ -113,6 +115,7 @@ impl ServerConfig {
             exports: Vec::new(),
             nfs: None,
             portmap: None,
+            nfs2: false,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),
             rdma: None,

@@ -28,6 +28,7 @@ struct Key {
     peer: PeerKey,
     xid: u32,
     program: u32,
+    version: u32,
     procedure: u32,
     /// Of the credential and the arguments: a client that starts its xids anew is not taken for another's echo.
     checksum: u64,
@@ -148,6 +149,7 @@ impl DuplicateCache {
             peer: peer.into(),
             xid: header.xid,
             program: header.program,
+            version: header.version,
             procedure: header.procedure,
             checksum: checksum(self.credential(header), &arguments),
             length: arguments.len(),

@@ -59,7 +59,8 @@ pub enum Answer {
     Write(Vec<ChunkWrite>),
     /// The results have been written but for this, which goes to the call's placement.
     Placed(Placed),
-    /// It takes [`Effort::MayBlock`].
+    /// It takes [`Effort::MayBlock`]. If it has that, it takes longer than a thread may wait: there is no reply, and the
+    /// client asks again.
     Blocks,
     /// There is no such procedure.
     NoProcedure,
@@ -501,7 +502,7 @@ impl Programs {
                 let effort = Effort::MayBlock;
                 self.serve(program, caller, &header, arguments, effort, reply)
             });
-        // It parsed before, and there is no further effort: a procedure that still blocks is at fault.
+        // It parsed before, and there is no further effort.
         served.unwrap_or(Outcome::Dropped)
     }
 

@@ -22,7 +22,7 @@ use crate::vfs::counters::Counters;
 use crate::vfs::feedback::Pulse;
 use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
-use crate::vfs::handle::{HandleBytes, HandleMaker};
+use crate::vfs::handle::{HandleBytes, HandleMaker, ShortHandle};
 use crate::vfs::handles::{Handles, Known};
 use crate::vfs::locks::Locks;
 use crate::vfs::metrics::Metrics;
@@ -334,6 +334,16 @@ impl Export {
     /// What a client keeps to name an object.
     pub fn handle(&self, object: ObjectId) -> HandleBytes {
         self.naming.make(object)
+    }
+
+    /// What a client of NFS version 2 keeps to name an object.
+    pub fn short_handle(&self, object: ObjectId) -> ShortHandle {
+        self.naming.make_short(object)
+    }
+
+    /// The handle of the object that a short one was made for. BADHANDLE.
+    pub fn handle_of_short(&self, handle: &ShortHandle) -> Result<HandleBytes, Status> {
+        Ok(self.naming.make(self.naming.open_short(handle)?))
     }
 
     /// So much is written and not synced that whoever writes shall sync right away.

@@ -62,6 +62,7 @@ impl Life {
                 },
                 ..ExportConfig::default()
             },
+            nfs2: false,
             nfs4: None,
             locks: None,
             sessions: SessionPolicy {
