@@ -11,8 +11,7 @@ use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_fabric::ReadOrder;
 use odafs_server::config::{
-    Costs, Credits, Direct, MinorVersions, RdmaConfig, RegistrationConfig, ServerConfig, Squash,
-    Strategy,
+    Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
 use odafs_server::memory;
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 use super::*;
 use odafs_fabric::verbs;
-use odafs_server::config::Grantee;
+use odafs_server::config::{Grantee, MinorVersions};
 
 #[test]
 fn the_command_line_goes_before_the_file() {
