@@ -38,7 +38,8 @@ record! {
     }
 }
 
-/// Bits of [`PathConf::mask`]: which values are not valid, and properties that have no value.
+/// Bits of [`PathConf::mask`]: which values are not valid, and properties that have no value. Numbered as SunOS numbers the
+/// names of `pathconf`.
 pub mod mask {
     /// Nothing of the answer is valid.
     pub const ERROR: u32 = 1 << 0;
