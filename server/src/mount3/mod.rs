@@ -30,13 +30,16 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 /// The most symbolic links on the way to a directory, as on Linux.
 const LINKS_MAX: u32 = 40;
 
+/// Hosts, and what they have mounted.
+type Mounted = LruCache<(String, Vec<u8>), ()>;
+
 /// The MOUNT program of one export.
 pub struct MountProgram {
     version: u32,
     export: Arc<Export>,
     access: Arc<Access>,
     /// What all versions remember.
-    mounted: Arc<Mutex<LruCache<(String, Vec<u8>), ()>>>,
+    mounted: Arc<Mutex<Mounted>>,
 }
 
 impl MountProgram {
