@@ -96,7 +96,7 @@ fn time(time: Time) -> wire::Time {
     }
 }
 
-/// A size beyond [`SIZE_MAX`] is told as that.
+/// A size beyond `SIZE_MAX` is told as that.
 impl From<Attributes> for wire::Attributes {
     fn from(all: Attributes) -> Self {
         let (kind, bits) = kind(all.kind);

@@ -1,7 +1,7 @@
 //! NFS version 2 (RFC 1094): a file for each procedure.
 //!
 //! Each is a step: it decodes its arguments, and gives its result or says why there is none. A refusal is the status alone,
-//! whatever the procedure. What would have to wait where [`Effort::ResidentOnly`] is all that it may do is [`Failed::Later`].
+//! whatever the procedure. What would have to wait where [`Effort::ResidentOnly`] is all that it may do is `Failed::Later`.
 
 mod about;
 mod convert;
