@@ -16,13 +16,13 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_nic::calls::{Back, Caller, Calls, Outcome, Transport};
+use odafs_nic::calls::{Back, Caller, Calls, Notes, Outcome, Transport};
 use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
-use odafs_server::nfs4::{Config, LEASE, MinorVersions, Nfs4, Records};
+use odafs_server::nfs4::{Config, LEASE, MinorVersions, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{Credential, MemoryStore, Store};
 
@@ -210,6 +210,7 @@ impl World {
             lease: LEASE,
             boot: 7,
             records: Records::none(),
+            owners: OwnersConfig::default(),
         };
         let nfs4 = Nfs4::new(export, config).with_copies_that_go_on(COPY_BYTES);
         let programs: Vec<Box<dyn Program>> = vec![Box::new(nfs4)];
@@ -527,6 +528,7 @@ fn caller(connection: u64) -> (Caller, Arc<Mailbox>) {
         placement: None,
         apart: None,
         back: hears.then(|| Arc::clone(&mailbox) as Arc<dyn Back>),
+        notes: Notes::default(),
     };
     (caller, mailbox)
 }
