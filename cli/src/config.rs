@@ -22,7 +22,7 @@ mod values;
 pub use checks::{check_directory, check_served};
 use exports::Exported;
 use values::{
-    Allow, CreditsOption, DesignName, DirectName, IdmapName, Nfs4Version, ReadOrderName,
+    Allow, CreditsOption, DesignName, DirectName, IdmapName, Nfs2, Nfs4Version, ReadOrderName,
     RegistrationName, SquashName,
 };
 
@@ -108,6 +108,9 @@ pub struct ServeOptions {
     )]
     #[serde(deserialize_with = "file::address")]
     metrics: Option<SocketAddr>,
+    /// Serve NFS version 2 too, for old clients; its files end at 2 GiB [default: off]
+    #[arg(long, value_name = "on|off")]
+    nfs2: Option<Nfs2>,
     /// Minor versions of NFS version 4 to serve beside version 3 [default: 4.0,4.1,4.2]
     #[arg(long, value_name = "4.N,...|off", value_delimiter = ',')]
     #[serde(deserialize_with = "file::list")]
@@ -249,6 +252,7 @@ impl ServeOptions {
             rdma: self.rdma.or(file.rdma),
             verbs: self.verbs.or(file.verbs),
             metrics: self.metrics.or(file.metrics),
+            nfs2: self.nfs2.or(file.nfs2),
             nfs4: if self.nfs4.is_empty() {
                 file.nfs4
             } else {
@@ -326,6 +330,7 @@ impl ServeOptions {
                 .admitted
                 .extend(keys(path).context("--admit names a file of public keys, one a line")?);
         }
+        config.nfs2 = self.nfs2 == Some(Nfs2::On);
         if !self.nfs4.is_empty() {
             config.nfs4 = Nfs4Version::all_of(&self.nfs4)?;
         }

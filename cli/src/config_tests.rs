@@ -163,6 +163,23 @@ fn one_value_stands_for_a_list_and_a_number_for_a_port_or_a_version() {
     assert_eq!(config.spin, Duration::ZERO);
 }
 
+#[test]
+fn version_2_is_served_if_it_is_asked_for() {
+    let asked = |arguments: &str, file: &str| {
+        let file = toml::from_str::<ServeOptions>(file).unwrap();
+        let (options, _) = line(arguments).with_file(file).unwrap();
+        options.server_config().unwrap().nfs2
+    };
+    assert!(!asked("/", ""));
+    assert!(asked("/ --nfs2 on", ""));
+    assert!(!asked("/ --nfs2 off", ""));
+    assert!(asked("/", "nfs2 = 'on'"));
+    assert!(!asked("/ --nfs2 off", "nfs2 = 'on'"));
+    for text in ["nfs2 = '3'", "nfs2 = 2"] {
+        assert!(toml::from_str::<ServeOptions>(text).is_err(), "{text}");
+    }
+}
+
 /// What a command line asks for.
 fn line(arguments: &str) -> ServeOptions {
     #[derive(clap::Parser)]

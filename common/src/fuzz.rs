@@ -4,6 +4,7 @@
 //! encoded and decoded again is the same.
 
 mod direct;
+mod nfs2;
 mod nfs3;
 mod nfs4;
 mod nfsacl3;
@@ -19,7 +20,10 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target of this crate.
 pub const TARGETS: &[Target] = &[
     ("direct", direct::messages),
+    ("mount1", nfs2::mount1),
     ("mount3", rpc::mount3),
+    ("nfs2_args", nfs2::args),
+    ("nfs2_results", nfs2::results),
     ("nfs3_args", nfs3::args),
     ("nfs3_results", nfs3::results),
     ("nfs4_attributes", nfs4::attributes),

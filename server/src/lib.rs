@@ -3,7 +3,7 @@
 //! | wing | what lives there | what it may use |
 //! |---|---|---|
 //! | `process` | options, listeners, threads; everything wired together | all the others |
-//! | [`nfs3`], [`nfs4`], [`nfsacl3`], [`nlm4`], [`mount3`], [`odafs`], [`portmap`] | a protocol each: from the wire to the [`vfs`] and back, no more | [`rpc`], [`vfs`] |
+//! | [`nfs2`], [`nfs3`], [`nfs4`], [`nfsacl3`], [`nlm4`], [`mount3`], [`odafs`], [`portmap`] | a protocol each: from the wire to the [`vfs`] and back, no more | [`rpc`], [`vfs`] |
 //! | [`rpc`] | calls: who may call and as whom, repetitions, the pool, TCP | of [`vfs`] the caller and its effort, and counters |
 //! | [`vfs`] | the page cache, references, reads, writes and names; the order of a change | [`store`] |
 //! | [`store`] | what holds the files, and the state directory; the types that files are told in | nothing |
@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod mount3;
+pub mod nfs2;
 pub mod nfs3;
 pub mod nfs4;
 pub mod nfsacl3;

@@ -8,12 +8,15 @@ use std::os::unix::fs::PermissionsExt;
 use odafs_common::connect::{Nonce, PrivateData as OdafsPrivateData, Role};
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::nfs3::{Procedure, ReadArgs, ReadResult, Stable};
-use odafs_common::wire::rpcrdma::{Chunks, ReadList, Segment, Segments};
-use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader};
+use odafs_common::wire::rpc::{self, Auth, Rejection};
+use odafs_common::wire::rpcrdma::{Chunks, ReadList, ReadSegment, Segment, Segments};
+use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader, Writer};
+use odafs_common::wire::{mount1, mount3, nfs2, portmap};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::iwarp::{ConnectOptions, connect};
-use odafs_fabric::{Access, QueuePair};
-use odafs_server::config::{Direct, ServerConfig};
+use odafs_fabric::{Access, Peer, QueuePair};
+use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
+use odafs_server::config::{Direct, MinorVersions, ServerConfig};
 use odafs_server::server::Server;
 
 use common::{Client, NFS};
@@ -21,6 +24,10 @@ use common::{Client, NFS};
 mod common;
 
 fn start(directory: &std::path::Path, direct: Direct) -> Server {
+    start_with(directory, |config| config.direct = direct)
+}
+
+fn start_with(directory: &std::path::Path, set: impl FnOnce(&mut ServerConfig)) -> Server {
     let tree = directory.join("tree");
     std::fs::create_dir_all(&tree).expect("a directory");
     let file = tree.join("f");
@@ -32,7 +39,7 @@ fn start(directory: &std::path::Path, direct: Direct) -> Server {
     config.rdma = Some("127.0.0.1:0".parse().expect("an address"));
     config.cache_bytes = 8 << 20;
     config.huge_pages = false;
-    config.direct = direct;
+    set(&mut config);
     Server::start(config).expect("a server")
 }
 
@@ -104,6 +111,146 @@ fn data_goes_both_ways_by_rdma() {
     assert_eq!(get(&counts.read_bytes), bytes.into());
     assert_eq!(get(&counts.written_bytes), bytes.into());
     server.shutdown();
+}
+
+#[test]
+fn data_of_version_2_goes_both_ways_by_rdma() {
+    const NFS: (u32, u32) = (nfs2::PROGRAM, nfs2::VERSION);
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = start_with(directory.path(), |config| config.nfs2 = true);
+    let mut client = stock(&server);
+    let mount = (mount3::PROGRAM, mount1::VERSIONS[0]);
+    let mounted = client.plain(mount, 1, &mount3::DirPath(b"/"));
+    let root = mount1::MountResult::from_bytes(mounted).expect("a result");
+    let place = nfs2::DirectoryName {
+        directory: root.expect("mounted"),
+        name: b"f",
+    };
+    let found = client.plain(NFS, nfs2::Procedure::Lookup.code(), &place);
+    let found = nfs2::ObjectResult::from_bytes(found).expect("a result");
+    let file = found.expect("found").file;
+
+    // More than fits inline, either way.
+    let data: Vec<u8> = (0..8001u32).map(|i| (i ^ (i >> 7)) as u8).collect();
+    let bytes = data.len() as u32;
+    let region = client
+        .qp
+        .register(data.len(), Access::READ)
+        .expect("memory");
+    assert!(region.store(0, &data));
+    let write = nfs2::Procedure::Write.code();
+    let (_, results) = client.call(NFS, write, Chunks::default(), |w| {
+        // The arguments without the data, of which the length remains.
+        let arguments = nfs2::WriteArgs {
+            file,
+            begin_offset: 0,
+            offset: 0,
+            total_count: 0,
+            data: nfs2::Payload(&[]),
+        };
+        arguments.encode(w);
+        let at = w.position();
+        w.patch_u32(at - 4, bytes);
+        ReadList::one(ReadSegment {
+            position: at as u32,
+            segment: Segment {
+                handle: region.tag().0,
+                length: bytes,
+                offset: region.remote(0).offset,
+            },
+        })
+    });
+    let written = nfs2::AttributesResult::from_bytes(&results).expect("a result");
+    assert_eq!(written.expect("written").size, bytes);
+    let on_disk = std::fs::read(directory.path().join("tree/f")).expect("the file");
+    assert!(on_disk == data);
+
+    let sink = client.qp.register(8192, Access::WRITE).expect("memory");
+    let chunk = Segments::one(Segment {
+        handle: sink.tag().0,
+        length: 8192,
+        offset: sink.remote(0).offset,
+    });
+    let chunks = Chunks {
+        write: Some(chunk),
+        ..Chunks::default()
+    };
+    let arguments = nfs2::ReadArgs {
+        file,
+        offset: 0,
+        count: 8192,
+        total_count: 0,
+    };
+    let (chunks, results) = client.call(NFS, nfs2::Procedure::Read.code(), chunks, |w| {
+        arguments.encode(w);
+        ReadList::default()
+    });
+    assert_eq!(chunks.write, Some(chunk.returned(bytes.into())));
+    let mut r = Reader::new(&results).reduced(Some(Apart { bytes, data: &[] }));
+    let done = nfs2::ReadResult::decode(&mut r).expect("a result");
+    assert_eq!(done.expect("read").attributes.size, bytes);
+    let mut read = vec![0; data.len()];
+    assert!(sink.load(0, &mut read));
+    assert!(read == data);
+    server.shutdown();
+}
+
+/// The versions of a program that a server refuses another for, and those that its portmapper tells.
+fn versions(server: &Server, program: u32) -> ((u32, u32), Vec<u32>) {
+    let caller = Caller {
+        peer: Peer::Address("127.0.0.1:700".parse().expect("an address")),
+        connection: 1,
+        transport: Transport::NfsTcp,
+        reply_bytes_max: 1 << 20,
+        placement: None,
+        apart: None,
+        back: None,
+        notes: Notes::default(),
+    };
+    let ask = |program, version, procedure| {
+        let (mut message, mut reply) = (Vec::new(), Vec::new());
+        let mut w = Writer::new(&mut message);
+        rpc::call(&mut w, 1, program, version, procedure, &Auth::None);
+        let outcome = server
+            .assembly()
+            .service()
+            .call(&caller, &message, &mut reply);
+        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
+        let reply: &'static [u8] = reply.leak();
+        rpc::parse_reply(reply).expect("a reply").body
+    };
+    let Err(Rejection::ProgramMismatch { low, high }) = ask(program, 9, 0) else {
+        panic!("no mismatch");
+    };
+    let told = ask(portmap::PROGRAM, portmap::VERSION, 4).expect("a list");
+    let told = portmap::Mappings::from_bytes(told.rest())
+        .expect("mappings")
+        .0;
+    let told = told.iter().filter(|mapping| mapping.program == program);
+    let mut told: Vec<u32> = told.map(|mapping| mapping.version).collect();
+    told.sort();
+    ((low, high), told)
+}
+
+#[test]
+fn version_2_is_served_and_told_if_it_is_asked_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let four = MinorVersions::ALL;
+    for (nfs2, nfs4, nfs, mount) in [
+        (false, four, (3, 4), (3, 3)),
+        (true, four, (2, 4), (1, 3)),
+        (true, MinorVersions::NONE, (2, 3), (1, 3)),
+        (false, MinorVersions::NONE, (3, 3), (3, 3)),
+    ] {
+        let server = start_with(directory.path(), |config| {
+            config.nfs2 = nfs2;
+            config.nfs4 = nfs4;
+        });
+        let all = |(low, high)| ((low, high), Vec::from_iter(low..=high));
+        assert_eq!(versions(&server, nfs2::PROGRAM), all(nfs));
+        assert_eq!(versions(&server, mount3::PROGRAM), all(mount));
+        server.shutdown();
+    }
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A wing, the wings that it may name beside itself, and whether it knows the types of NFS version 3.
-const WINGS: [(&str, &[&str], bool); 10] = [
+const WINGS: [(&str, &[&str], bool); 11] = [
     ("store", &[], false),
     ("vfs", &["store"], false),
     ("rpc", &["vfs"], false),
     ("portmap.rs", &["rpc"], false),
+    ("nfs2", &["rpc", "vfs"], false),
     ("nfs3", &["rpc", "vfs"], true),
     ("nfs4", &["rpc", "vfs"], false),
     ("nfsacl3", &["rpc", "vfs"], true),

@@ -4,7 +4,7 @@
 #
 #   tests/linux/tour.sh [OUT]      OUT keeps the logs, a temporary directory by default
 #
-# TOUR_VERSION=4.0, 4.1 or 4.2: the version of NFS, 3 by default.
+# TOUR_VERSION=2, 4.0, 4.1 or 4.2: the version of NFS, 3 by default.
 # TOUR_SERVER='COMMAND' TOUR_EXPORT=/x TOUR_TREE=DIR walk it through another server instead.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,11 +45,14 @@ else
     # Beside the export of the tour there is another: clients see both from the root.
     other=$out/other
     rm -rf "$other"; mkdir "$other"; echo elsewhere >"$other/here"; chmod 777 "$other"
-    walk_start "$out" "$ODAFS" serve --export "/tour=$tree" --export "/deep/other=$other,read-only" \
+    two=(); [ "${TOUR_VERSION:-3}" != 2 ] || two=(--nfs2 on)
+    walk_start "$out" "$ODAFS" serve "${two[@]}" --export "/tour=$tree" --export "/deep/other=$other,read-only" \
         --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
         --squash none --cache 256MiB --lease 10s --portmap "$UML_HOST:111"
 fi
-{ [ "${TOUR_VERSION:-3}$TOUR_SERVER" != 3 ] || uml_locks; echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
+# By version 2 every 8 KiB are synced.
+megabytes=100; [ "${TOUR_VERSION:-3}" != 2 ] || megabytes=20
+{ [ "${TOUR_VERSION:-3}$TOUR_SERVER" != 3 ] || uml_locks; echo "MEGABYTES=$megabytes"; echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 status=0; walk "$out" uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }

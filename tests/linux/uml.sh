@@ -39,7 +39,7 @@ uml_init() {
     local out=$1 script=$2 modules
     # Each is behind what it needs, and once.
     modules=$(cd "$UML_CACHE"/usr/lib/uml/modules/* && echo "$PWD" &&
-        for module in nfsv3 nfsv4; do
+        for module in nfsv2 nfsv3 nfsv4; do
             sed -n "s|^\(kernel/fs/nfs/$module\.ko\):|\1|p" modules.dep | tr ' ' '\n' | tac
         done | awk '!seen[$0]++')
     cat <<INIT

@@ -28,6 +28,7 @@ use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount3::MountProgram;
+use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::portmap::{Port, Portmap};
@@ -102,9 +103,13 @@ impl World {
         let access = Arc::new(Access::new(Vec::new(), Squash::None, nobody));
         let replies = DuplicateCache::new(Bounds::default());
         let root = export.handle(store.root());
+        let mount = MountProgram::new(Arc::clone(&export), Arc::clone(&access));
+        let [_, older_mount] = mount.for_version_2();
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nfs3::new(Arc::clone(&export))),
-            Box::new(MountProgram::new(Arc::clone(&export), Arc::clone(&access))),
+            Box::new(Nfs2::new(Arc::clone(&export))),
+            Box::new(mount),
+            Box::new(older_mount),
             Box::new(Odafs::new(Arc::clone(&export), SessionPolicy::default())),
             Box::new(Portmap::new([(PROGRAM, VERSION)], Port::default())),
         ];

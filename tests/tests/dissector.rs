@@ -1,4 +1,4 @@
-//! A stranger reads our NFS (versions 3 and 4), MOUNT and portmapper messages: the golden inputs of the fuzz corpus, as the calls and
+//! A stranger reads our NFS (versions 2 to 4), MOUNT and portmapper messages: the golden inputs of the fuzz corpus, as the calls and
 //! replies that they are, through tshark. Without tshark there is nothing to test (apt-get install tshark).
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::path::Path;
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{Auth, AuthSys, Groups, call, reply_success};
 use odafs_common::wire::xdr::{Reader, Writer};
-use odafs_common::wire::{mount3, nfs3, nfs4, nfsacl3, portmap};
+use odafs_common::wire::{mount1, mount3, nfs2, nfs3, nfs4, nfsacl3, portmap};
 use odafs_tests::pcap::{Capture, Connection};
 
 /// The golden inputs of a fuzz target by their first byte, which is the procedure.
@@ -90,6 +90,18 @@ fn nfs(messages: &mut Messages) {
         let turns = args.len().max(results.len());
         for (args, result) in args.iter().cycle().zip(results.iter().cycle()).take(turns) {
             messages.exchange(nfs3::PROGRAM, nfs3::VERSION, procedure, args, result);
+        }
+    }
+}
+
+/// The same by version 2.
+fn nfs2(messages: &mut Messages) {
+    let (args, results) = (golden("nfs2_args"), golden("nfs2_results"));
+    for procedure in 1..18 {
+        let (args, results) = (&args[&procedure], &results[&procedure]);
+        let turns = args.len().max(results.len());
+        for (args, result) in args.iter().cycle().zip(results.iter().cycle()).take(turns) {
+            messages.exchange(nfs2::PROGRAM, nfs2::VERSION, procedure, args, result);
         }
     }
 }
@@ -177,6 +189,18 @@ fn mount(messages: &mut Messages) {
     }
 }
 
+/// MNT of versions 1 and 2, and PATHCONF of version 2.
+fn older_mount(messages: &mut Messages) {
+    let (golden, path) = (golden("mount1"), &golden("mount3")[&3][0]);
+    for version in mount1::VERSIONS {
+        for result in &golden[&1] {
+            messages.exchange(mount3::PROGRAM, version, 1, path, result);
+        }
+    }
+    let path_conf = mount1::PATH_CONF as u8;
+    messages.exchange(mount3::PROGRAM, 2, path_conf, path, &golden[&2][0]);
+}
+
 fn port_map(messages: &mut Messages) {
     let golden = golden("portmap");
     messages.exchange(
@@ -211,10 +235,12 @@ fn nfs_acl(messages: &mut Messages) {
 #[test]
 fn tshark_understands_every_message() {
     let mut messages = Messages::new();
+    nfs2(&mut messages);
     nfs(&mut messages);
     nfs4(&mut messages);
     nfs_acl(&mut messages);
     mount(&mut messages);
+    older_mount(&mut messages);
     port_map(&mut messages);
     let (capture, xids) = (messages.capture, messages.xid);
 
@@ -231,15 +257,26 @@ fn tshark_understands_every_message() {
     let wrong = "_ws.malformed || _ws.unreassembled || _ws.expert.severity == error || data";
     assert_eq!(capture.tshark(&["-Y", wrong]).unwrap(), "");
 
-    // Values, not only shapes: the attributes of a GETATTR, an offset above 4 GiB, a name, a target.
+    // Values, not only shapes: the attributes of a GETATTR, an offset above 4 GiB, a name, a target; of version 2 the
+    // attributes, blocks, and what PATHCONF says.
     let fields = [
         "nfs.fattr3.size",
         "nfs.offset3",
         "nfs.name",
         "nfs.readlink.data",
+        "nfs.fattr.size",
+        "nfs.statfs.bavail",
     ];
     let values = capture.fields("nfs", &fields).unwrap().concat().join(" ");
-    for value in ["4294971956", "4294967296", "name.c", "a/b/c"] {
+    for value in ["4294971956", "4294967296", "name.c", "a/b/c", "4660", "400"] {
         assert!(values.contains(value), "{value} is missing");
     }
+    let fields = [
+        "mount.pathconf.name_max",
+        "mount.pathconf.path_max",
+        "mount.pathconf.mask",
+        "mount.pathconf.mask.error_all",
+    ];
+    let told = capture.fields("mount.pathconf.mask", &fields).unwrap();
+    assert_eq!(told.concat(), ["255", "1024", "0x0280", "0"]);
 }

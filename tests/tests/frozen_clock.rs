@@ -54,6 +54,7 @@ impl House {
                 direct: Direct::OneSided,
                 ..ExportConfig::default()
             },
+            nfs2: false,
             nfs4: None,
             locks: None,
             sessions: SessionPolicy {

@@ -151,6 +151,7 @@ impl Here {
         })?;
         let serving = Credential::of_this_process();
         let parts = Parts {
+            nfs2: false,
             nfs4: None,
             locks: None,
             store,

@@ -43,6 +43,16 @@ impl FromStr for Allow {
     }
 }
 
+/// A value of `--nfs2`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Nfs2 {
+    /// RFC 1094, with MOUNT versions 1 and 2
+    On,
+    /// Version 3 and minor versions of 4 alone
+    Off,
+}
+
 /// A value of `--nfs4`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Nfs4Version {

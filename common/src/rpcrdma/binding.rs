@@ -1,14 +1,32 @@
 //! The upper-layer binding (RFC 8267, sections 3 to 5): the longest replies, and the parts of calls that may come
 //! apart (of version 4, [`first_payload`](crate::wire::nfs4::first_payload)). For replies, the types say what may travel
-//! apart: every [`Payload`](crate::wire::nfs3::Payload).
+//! apart: every [`Payload`](crate::wire::nfs3::Payload) of the version.
 
 use crate::wire::nfs3::{ATTRIBUTES_BYTES, MAX_FILE_HANDLE};
 use crate::wire::odafs::{MAX_HANDSHAKE, MAX_READ_REFERENCES};
 use crate::wire::xdr::{Decode as _, Reader};
-use crate::wire::{mount3, nfs3, odafs};
+use crate::wire::{mount3, nfs2, nfs3, odafs};
 
-/// Where the DDP-eligible argument of a call of NFS version 3 begins (RFC 8267, section 4: the data of WRITE, the target of
+/// Where the DDP-eligible argument of a call of NFS version 2 begins (RFC 8267, section 4: the data of WRITE, the target of
 /// SYMLINK), and its bytes. `r` stands at the beginning of the arguments. `None`: the call has none.
+pub fn nfs2_argument(procedure: nfs2::Procedure, mut r: Reader<'_>) -> Option<(usize, usize)> {
+    use nfs2::Procedure as P;
+    match procedure {
+        P::Write => {
+            nfs2::FileHandle::decode(&mut r).ok()?;
+            // The offset, between two words without use.
+            r.opaque_fixed::<12>().ok()?;
+        }
+        P::Symlink => {
+            nfs2::DirectoryName::decode(&mut r).ok()?;
+        }
+        _ => return None,
+    }
+    let length = r.u32().ok()?;
+    Some((r.position(), length as usize))
+}
+
+/// As [`nfs2_argument`], of a call of NFS version 3.
 pub fn nfs3_argument(procedure: nfs3::Procedure, mut r: Reader<'_>) -> Option<(usize, usize)> {
     use nfs3::Procedure as P;
     match procedure {
@@ -309,6 +327,44 @@ mod tests {
             };
             FsInfoResult::Ok(ok).to_bytes()
         });
+    }
+
+    #[test]
+    fn the_payloads_of_version_2_may_come_apart() {
+        use nfs2::Procedure as P;
+        let argument = |procedure, bytes: &[u8]| nfs2_argument(procedure, Reader::new(bytes));
+        let file = nfs2::FileHandle(&[7; nfs2::FILE_HANDLE_BYTES]);
+        let place = nfs2::DirectoryName {
+            directory: file,
+            name: b"name",
+        };
+        let payload = nfs2::Payload(b"12345");
+        let write = nfs2::WriteArgs {
+            file,
+            begin_offset: 0,
+            offset: 0,
+            total_count: 0,
+            data: payload,
+        };
+        let write = write.to_bytes();
+        assert_eq!(argument(P::Write, &write), Some((48, 5)));
+        // The bytes themselves may be missing, but not their length.
+        assert_eq!(argument(P::Write, &write[..48]), Some((48, 5)));
+        assert_eq!(argument(P::Write, &write[..47]), None);
+        let symlink = nfs2::SymlinkArgs {
+            place,
+            target: payload,
+            attributes: nfs2::SetAttributes::default(),
+        };
+        let symlink = symlink.to_bytes();
+        assert_eq!(argument(P::Symlink, &symlink), Some((44, 5)));
+        // All others have to be in the message.
+        let others = (P::ALL.iter()).filter(|p| !matches!(p, P::Write | P::Symlink));
+        for procedure in others {
+            for bytes in [&write, &symlink] {
+                assert_eq!(argument(*procedure, bytes), None, "{procedure:?}");
+            }
+        }
     }
 
     #[test]

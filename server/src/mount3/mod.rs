@@ -1,5 +1,7 @@
 //! MOUNT version 3 (RFC 1813, appendix I): resolves a path to the file handle of an export's root, or of a directory below
-//! it.
+//! it. Versions 1 and 2, for NFS version 2, differ in the handle and the statuses alone; version 2 has PATHCONF besides.
+
+mod path_conf;
 
 use std::num::NonZeroUsize;
 
@@ -10,6 +12,7 @@ use odafs_common::wire::mount3::{
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
+use odafs_common::wire::{mount1, nfs2};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 
@@ -18,7 +21,7 @@ use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::export::Export;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
-use crate::vfs::{self, Credential, FileType, HandleBytes, ObjectId};
+use crate::vfs::{self, Credential, FileType, ObjectId};
 
 /// The most mounts that DUMP remembers. Nothing depends on them.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
@@ -26,25 +29,41 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 /// The most symbolic links in the resolution of a path, as on Linux.
 const LINKS_MAX: u32 = 40;
 
+/// Which host has mounted which path, and the tag of its export.
+type Mounted = LruCache<(String, Vec<u8>), u16>;
+
 /// The MOUNT program of one export.
 pub struct MountProgram {
+    version: u32,
     export: Arc<Export>,
     access: Arc<Access>,
-    /// Which host has mounted which path, and the tag of its export.
-    mounted: Mutex<LruCache<(String, Vec<u8>), u16>>,
+    /// What all versions remember.
+    mounted: Arc<Mutex<Mounted>>,
 }
 
 impl MountProgram {
     /// Serves `export` to those whom `access` admits.
     pub fn new(export: Arc<Export>, access: Arc<Access>) -> Self {
         Self {
+            version: VERSION,
             export,
             access,
-            mounted: Mutex::new(LruCache::new(REMEMBERED)),
+            mounted: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
         }
     }
 
-    fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<HandleBytes, Status> {
+    /// The same in the versions for NFS version 2.
+    pub fn for_version_2(&self) -> [Self; 2] {
+        mount1::VERSIONS.map(|version| Self {
+            version,
+            export: Arc::clone(&self.export),
+            access: Arc::clone(&self.access),
+            mounted: Arc::clone(&self.mounted),
+        })
+    }
+
+    /// The directory of a path, for callers that may reach its export.
+    fn find(&self, call: &Call<'_>, path: &[u8]) -> Result<ObjectId, Status> {
         self.check(call, 0, path)?;
         let tag = self.tag_of(path);
         if tag != 0 {
@@ -61,12 +80,16 @@ impl MountProgram {
         let shown =
             namespace::check_found(&self.export, root, directory, &|tag| call.rights.check(tag));
         shown.map_err(mount_status)?;
-        let handle = self.export.handle(directory);
+        Ok(directory)
+    }
+
+    fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<ObjectId, Status> {
+        let directory = self.find(call, path)?;
         let entry = (host(&call.caller.peer), path.to_vec());
         let tag = self.export.tag_of(directory);
         self.mounted.lock().put(entry, tag);
         tracing::info!(peer = %call.caller.peer, path = %path.escape_ascii(), "mounted");
-        Ok(handle)
+        Ok(directory)
     }
 
     /// Refuses callers that may not reach an export, or the server where the tag is 0.
@@ -139,13 +162,22 @@ impl MountProgram {
 
     fn reply_mount(&self, call: &Call<'_>, path: &[u8], results: &mut Writer<'_>) -> Answer {
         let mounted = self.mount(call, path);
+        if self.version != VERSION {
+            let handle = mounted.map(|directory| self.export.short_handle(directory));
+            let result: mount1::MountResult<'_> = match &handle {
+                Ok(handle) => Ok(nfs2::FileHandle(handle)),
+                Err(status) => Err(older_status(*status)),
+            };
+            return reply(results, &result);
+        }
         // Where all are squashed, what a caller says of itself does not matter.
         let verdict = self.access.verdict_on(call.caller, self.tag_of(path));
         let flavors: &[u32] = match verdict {
             Verdict::Admitted(Squash::All) => &[FLAVOR_SYS, FLAVOR_NONE],
             _ => &[FLAVOR_SYS],
         };
-        let result = mounted
+        let handle = mounted.map(|directory| self.export.handle(directory));
+        let result = handle
             .as_ref()
             .map_err(|status| *status)
             .map(|handle| MountOk {
@@ -238,21 +270,46 @@ impl Program for MountProgram {
     }
 
     fn version(&self) -> u32 {
-        VERSION
+        self.version
     }
 
     fn name(&self) -> &'static str {
-        "mount3"
+        match self.version {
+            1 => "mount1",
+            2 => "mount2",
+            _ => "mount3",
+        }
     }
 
     fn procedures(&self) -> &'static [&'static str] {
-        &["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"]
+        const NAMES: [&str; 8] = [
+            "NULL",
+            "MNT",
+            "DUMP",
+            "UMNT",
+            "UMNTALL",
+            "EXPORT",
+            "EXPORTALL",
+            "PATHCONF",
+        ];
+        match self.version {
+            2 => &NAMES,
+            _ => &NAMES[..6],
+        }
     }
 
     fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
-        let named = |status: &Status| (status.code(), format!("{status:?}").to_lowercase());
-        match Procedure::from_code(procedure) {
-            Some(Procedure::Mount) => Status::ALL.iter().map(named).collect(),
+        fn named(code: u32, status: impl std::fmt::Debug) -> (u32, String) {
+            (code, format!("{status:?}").to_lowercase())
+        }
+        let all = Status::ALL
+            .iter()
+            .map(|status| named(status.code(), status));
+        let older = nfs2::Status::ALL.iter();
+        let older = older.map(|status| named(status.code(), status));
+        match (Procedure::from_code(procedure), self.version) {
+            (Some(Procedure::Mount), VERSION) => all.collect(),
+            (Some(Procedure::Mount), _) => older.collect(),
             _ => Vec::new(),
         }
     }
@@ -266,6 +323,9 @@ impl Program for MountProgram {
             Some(procedure) => self
                 .dispatch(procedure, call, results)
                 .unwrap_or_else(Answer::from),
+            None if (self.version, call.procedure) == (2, mount1::PATH_CONF) => {
+                self.path_conf(call, results).unwrap_or_else(Answer::from)
+            }
             None => Answer::NoProcedure,
         }
     }
@@ -321,6 +381,11 @@ fn host(peer: &Peer) -> String {
         Peer::Address(address) => address.ip().to_canonical().to_string(),
         other => other.to_string(),
     }
+}
+
+/// As versions 1 and 2 say it: with the statuses of NFS version 2, which are fewer.
+fn older_status(status: Status) -> nfs2::Status {
+    nfs2::Status::from_code(status.code()).unwrap_or(nfs2::Status::Io)
 }
 
 fn mount_status(status: vfs::Status) -> Status {

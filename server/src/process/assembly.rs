@@ -14,6 +14,7 @@ use odafs_nic::calls::{Calls, Transport, Workers};
 use odafs_nic::engine::{Engine, EngineConfig, OpenConnections, RdmaCounters, Serves, Stopper};
 
 use crate::mount3::MountProgram;
+use crate::nfs2::Nfs2;
 use crate::nfs3::Nfs3;
 use crate::nfs4::{self, Nfs4};
 use crate::nfsacl3::NfsAcl3;
@@ -40,6 +41,8 @@ pub struct Parts {
     pub export: ExportConfig,
     /// What the server asks of sessions and grants them.
     pub sessions: SessionPolicy,
+    /// NFS version 2, with MOUNT versions 1 and 2.
+    pub nfs2: bool,
     /// NFS version 4. `None` if it is not served.
     pub nfs4: Option<nfs4::Config>,
     /// Locks for NFS version 3. `None` if they are not served.
@@ -104,7 +107,7 @@ impl Assembly {
             &export,
             parts.access,
             parts.sessions,
-            (parts.nfs4, parts.locks),
+            (parts.nfs2, parts.nfs4, parts.locks),
             parts.ports,
             parts.offload,
         ));
@@ -249,18 +252,24 @@ fn service(
     export: &Arc<Export>,
     access: Access,
     sessions: SessionPolicy,
-    (nfs4, locks): (Option<nfs4::Config>, Option<nlm4::Config>),
+    (nfs2, nfs4, locks): (bool, Option<nfs4::Config>, Option<nlm4::Config>),
     ports: Ports,
     offload: bool,
 ) -> Service {
     let access = Arc::new(access);
+    let mount = MountProgram::new(Arc::clone(export), Arc::clone(&access));
+    let older_mount = mount.for_version_2();
     let mut programs: Vec<Box<dyn Program>> = vec![
         Box::new(Nfs3::new(Arc::clone(export))),
-        Box::new(MountProgram::new(Arc::clone(export), Arc::clone(&access))),
+        Box::new(mount),
         Box::new(Odafs::new(Arc::clone(export), sessions)),
     ];
     if acls::supported(export) {
         programs.push(Box::new(NfsAcl3::new(Arc::clone(export))));
+    }
+    if nfs2 {
+        programs.push(Box::new(Nfs2::new(Arc::clone(export))));
+        programs.extend(older_mount.map(|mount| Box::new(mount) as Box<dyn Program>));
     }
     if let Some(config) = nfs4 {
         programs.push(Box::new(Nfs4::new(Arc::clone(export), config)));

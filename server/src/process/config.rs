@@ -34,6 +34,8 @@ pub struct ServerConfig {
     /// A further address of the portmapper, over TCP and UDP. Clients of NFS version 3 look for the lock manager at port
     /// 111, and report their restarts to the status monitor there. `None`: there is none.
     pub portmap: Option<SocketAddr>,
+    /// Whether to serve NFS version 2 too, with MOUNT versions 1 and 2, on all listeners. False by default.
+    pub nfs2: bool,
     /// The minor versions of NFS version 4 to serve beside version 3, on all listeners. All of them by default.
     pub nfs4: MinorVersions,
     /// The lease of NFS version 4: how long the server keeps the opens and locks of a silent client, and how long clients
@@ -141,6 +143,7 @@ impl ServerConfig {
             exports: Vec::new(),
             nfs: None,
             portmap: None,
+            nfs2: false,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),
             owner_names: false,

@@ -440,6 +440,7 @@ fn parts(
     )?;
     Ok(Parts {
         store,
+        nfs2: config.nfs2,
         nfs4,
         locks: Some(locks),
         arena: Arc::new(arena),

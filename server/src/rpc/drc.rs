@@ -28,6 +28,7 @@ struct Key {
     peer: PeerKey,
     xid: u32,
     program: u32,
+    version: u32,
     procedure: u32,
     /// Of the credential and the arguments. It tells a repeated call from one of a client that starts its xids anew.
     checksum: u64,
@@ -150,6 +151,7 @@ impl DuplicateCache {
             peer: peer.into(),
             xid: header.xid,
             program: header.program,
+            version: header.version,
             procedure: header.procedure,
             checksum: checksum(self.credential(header), &arguments),
             length: arguments.len(),

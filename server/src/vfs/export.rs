@@ -23,7 +23,7 @@ use crate::vfs::counters::Counters;
 use crate::vfs::feedback::Pulse;
 use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
-use crate::vfs::handle::{self, HandleBytes, HandleMaker};
+use crate::vfs::handle::{self, HandleBytes, HandleMaker, ShortHandle};
 use crate::vfs::handles::{Handles, Known};
 use crate::vfs::locks::Locks;
 use crate::vfs::metrics::Metrics;
@@ -360,6 +360,16 @@ impl Export {
     /// The file handle of an object.
     pub fn handle(&self, object: ObjectId) -> HandleBytes {
         self.naming.make(object)
+    }
+
+    /// What a client of NFS version 2 keeps to name an object.
+    pub fn short_handle(&self, object: ObjectId) -> ShortHandle {
+        self.naming.make_short(object)
+    }
+
+    /// The handle of the object that a short one was made for. BADHANDLE.
+    pub fn handle_of_short(&self, handle: &ShortHandle) -> Result<HandleBytes, Status> {
+        Ok(self.naming.make(self.naming.open_short(handle)?))
     }
 
     /// Whether so much is written and not synced that a writer to this file is to sync at once.

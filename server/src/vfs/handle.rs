@@ -9,6 +9,9 @@
 //! | 16-23 | generation, big-endian |
 //! | 24-39 | MAC: HMAC-SHA-256 over the above and the store's number, cut to 128 bits |
 //!
+//! NFS version 2 has handles of 32 bytes, no more and no fewer. Its clients keep the last 32 of such a handle, whose version
+//! is 2: all that is left out the server knows, and the MAC covers it.
+//!
 //! A handle names an object and grants nothing, because the server checks rights with every call. The MAC keeps clients
 //! from naming objects that they were never shown.
 
@@ -23,8 +26,15 @@ use crate::store::state::HandleKey;
 use crate::store::{ObjectId, Status};
 
 const VERSION: u8 = 1;
+/// Of those that are kept without their beginning.
+const SHORT_VERSION: u8 = 2;
 const HEAD_BYTES: usize = 24;
 const MAC_BYTES: usize = 16;
+/// What clients of NFS version 2 do not keep.
+const KNOWN_BYTES: usize = 8;
+
+/// A handle as clients of NFS version 2 keep it.
+pub type ShortHandle = [u8; HEAD_BYTES + MAC_BYTES - KNOWN_BYTES];
 
 /// The bytes of a handle, fewer than the 64 that NFS version 3 allows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,18 +80,49 @@ impl HandleMaker {
     }
 
     pub fn make(&self, object: ObjectId) -> HandleBytes {
+        HandleBytes(self.sealed(VERSION, object))
+    }
+
+    /// The handle for clients of NFS version 2.
+    pub fn make_short(&self, object: ObjectId) -> ShortHandle {
+        let mut short = ShortHandle::default();
+        short.copy_from_slice(&self.sealed(SHORT_VERSION, object)[KNOWN_BYTES..]);
+        short
+    }
+
+    /// The object of a handle. BADHANDLE if it was not made here.
+    pub fn open(&self, handle: &[u8]) -> Result<ObjectId, Status> {
+        self.unsealed(VERSION, handle)
+    }
+
+    /// The object of a short handle. BADHANDLE if it was not made here, by [`HandleMaker::make_short`].
+    pub fn open_short(&self, handle: &ShortHandle) -> Result<ObjectId, Status> {
+        let known = self.known(SHORT_VERSION);
+        let mut whole = [0; HEAD_BYTES + MAC_BYTES];
+        whole[..KNOWN_BYTES].copy_from_slice(&known);
+        whole[KNOWN_BYTES..].copy_from_slice(handle);
+        self.unsealed(SHORT_VERSION, &whole)
+    }
+
+    /// What handles begin with.
+    fn known(&self, version: u8) -> [u8; KNOWN_BYTES] {
+        let mut known = [version, 0, 0, 0, 0, 0, 0, 0];
+        known[4..].copy_from_slice(&self.store.to_be_bytes()[..4]);
+        known
+    }
+
+    fn sealed(&self, version: u8, object: ObjectId) -> [u8; HEAD_BYTES + MAC_BYTES] {
         let mut bytes = [0; HEAD_BYTES + MAC_BYTES];
-        bytes[0] = VERSION;
-        bytes[4..8].copy_from_slice(&self.store.to_be_bytes()[..4]);
+        bytes[..KNOWN_BYTES].copy_from_slice(&self.known(version));
         bytes[8..16].copy_from_slice(&object.ino.to_be_bytes());
         bytes[16..24].copy_from_slice(&object.generation.to_be_bytes());
         let tag = self.over(&bytes[..HEAD_BYTES]).finalize().into_bytes();
         bytes[HEAD_BYTES..].copy_from_slice(&tag[..MAC_BYTES]);
-        HandleBytes(bytes)
+        bytes
     }
 
-    /// The object of a handle. BADHANDLE if it was not made here. Compares the MAC in constant time before anything else.
-    pub fn open(&self, handle: &[u8]) -> Result<ObjectId, Status> {
+    /// The object of a handle of this version. Compares the MAC in constant time before anything else.
+    fn unsealed(&self, version: u8, handle: &[u8]) -> Result<ObjectId, Status> {
         let (head, tag) = handle
             .split_first_chunk::<HEAD_BYTES>()
             .ok_or(Status::BadHandle)?;
@@ -91,9 +132,10 @@ impl HandleMaker {
         self.over(head)
             .verify_truncated_left(tag)
             .map_err(|_| Status::BadHandle)?;
-        let [VERSION, _, _, _, _, _, _, _, numbers @ ..] = head else {
+        let [found, _, _, _, _, _, _, _, numbers @ ..] = head;
+        if *found != version {
             return Err(Status::BadHandle);
-        };
+        }
         let number =
             |bytes: &[[u8; 8]]| bytes.first().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         let (numbers, _) = numbers.as_chunks::<8>();
@@ -161,12 +203,44 @@ mod tests {
     }
 
     #[test]
+    fn handles_of_32_bytes_are_others() {
+        let maker = maker(1, 0x1111_2222_3333_4444);
+        let short = maker.make_short(OBJECT);
+        assert_eq!(maker.open_short(&short), Ok(OBJECT));
+        assert_eq!(short[..8], OBJECT.ino.to_be_bytes());
+        for bit in 0..short.len() * 8 {
+            let mut forged = short;
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(
+                maker.open_short(&forged),
+                Err(Status::BadHandle),
+                "bit {bit}"
+            );
+        }
+        // Neither kind stands for the other.
+        let whole = [&[2, 0, 0, 0, 0x11, 0x11, 0x22, 0x22][..], &short].concat();
+        assert_eq!(maker.open(&whole), Err(Status::BadHandle));
+        assert_eq!(maker.open(&short), Err(Status::BadHandle));
+        let mut end = short;
+        end.copy_from_slice(&maker.make(OBJECT)[8..]);
+        assert_eq!(maker.open_short(&end), Err(Status::BadHandle));
+        // The MAC is that of the documented bytes.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&[1; 32]).unwrap();
+        mac.update(&0x1111_2222_3333_4444_u64.to_be_bytes());
+        mac.update(&whole[..24]);
+        assert_eq!(short[16..], mac.finalize().into_bytes()[..16]);
+    }
+
+    #[test]
     fn other_keys_and_stores_refuse() {
         let handle = maker(1, 99).make(OBJECT);
         assert!(maker(1, 99).open(&handle).is_ok());
         assert!(maker(2, 99).open(&handle).is_err());
         // The upper halves are the same, so only the MAC tells the difference.
         assert!(maker(1, 98).open(&handle).is_err());
+        let short = maker(1, 99).make_short(OBJECT);
+        assert!(maker(2, 99).open_short(&short).is_err());
+        assert!(maker(1, 98).open_short(&short).is_err());
     }
 
     #[test]

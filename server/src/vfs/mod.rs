@@ -43,7 +43,7 @@ pub use crate::store::{
     Space, Special, Status, StoreError, Time, XattrHow, access,
 };
 pub(crate) use crate::store::{ids, pace};
-pub use handle::HandleBytes;
+pub use handle::{HandleBytes, ShortHandle};
 
 /// The most frames of an export. Handles above belong to change counters.
 pub const MAX_FRAMES: u32 = counters::COUNTER_HANDLES;

@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// A call with nothing but its arguments.
-    fn plain(
+    pub fn plain(
         &mut self,
         program: (u32, u32),
         procedure: u32,

@@ -86,6 +86,7 @@ impl Life {
                 },
                 ..ExportConfig::default()
             },
+            nfs2: false,
             nfs4: model.map(|model| version_4(model, number, &store)),
             locks: None,
             sessions: SessionPolicy {

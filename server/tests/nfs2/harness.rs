@@ -1,0 +1,266 @@
+//! A server of versions 2 and 3 without transports or threads, and calls to it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use odafs_common::page::{Layout, PageSize};
+use odafs_common::wire::nfs2::{
+    self, Attributes, AttributesResult, CreateArgs, DirectoryName, FileHandle, MAX_DATA, ObjectOk,
+    ObjectResult, Payload, Procedure, ReadArgs, ReadResult, SetAttributes, Status, WriteArgs,
+};
+use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
+use odafs_common::wire::xdr::{Decode, Encode, Writer};
+use odafs_fabric::Peer;
+use odafs_fabric::memory::{Arena, ArenaConfig};
+use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
+use odafs_server::access::Access;
+use odafs_server::config::Squash;
+use odafs_server::drc::{Bounds, DuplicateCache};
+use odafs_server::export::{Export, ExportConfig};
+use odafs_server::mount3::MountProgram;
+use odafs_server::nfs2::Nfs2;
+use odafs_server::nfs3::Nfs3;
+use odafs_server::rpc::{Program, Service};
+use odafs_server::store::{Credential, MemoryStore, Store};
+use odafs_server::vfs::ShortHandle;
+
+pub const NFS: (u32, u32) = (nfs2::PROGRAM, nfs2::VERSION);
+
+pub struct Server {
+    pub service: Service,
+    pub export: Arc<Export>,
+    pub root: ShortHandle,
+    xid: Cell<u32>,
+    /// Calls that went to the pool so far.
+    pub deferred: Cell<u32>,
+}
+
+impl Server {
+    /// The export is called `/export`; root's ids are trusted.
+    pub fn new() -> Self {
+        Self::over(Arc::new(MemoryStore::new(1)), Squash::None)
+    }
+
+    pub fn over(store: Arc<dyn Store>, squash: Squash) -> Self {
+        let config = ExportConfig {
+            name: "/export".to_owned(),
+            ..ExportConfig::default()
+        };
+        let listed = vec!["10.1.0.0/16".parse().expect("a network")];
+        let serving = Credential::of_this_process();
+        Self::of(config, store, Access::new(listed, squash, serving))
+    }
+
+    pub fn of(config: ExportConfig, store: Arc<dyn Store>, access: Access) -> Self {
+        let arena = ArenaConfig {
+            frames: 1024,
+            layout: Layout::apart(PageSize::DEFAULT),
+            huge: false,
+            populate: false,
+        };
+        let arena = Arc::new(Arena::create(&arena).expect("memory"));
+        let export = Arc::new(Export::new(config, store.clone(), arena));
+        let access = Arc::new(access);
+        let mount = MountProgram::new(export.clone(), access.clone());
+        let [one, two] = mount.for_version_2();
+        let programs: Vec<Box<dyn Program>> = vec![
+            Box::new(Nfs3::new(export.clone())),
+            Box::new(Nfs2::new(export.clone())),
+            Box::new(mount),
+            Box::new(one),
+            Box::new(two),
+        ];
+        let duplicates = DuplicateCache::new(Bounds::default());
+        let root = export.short_handle(store.root());
+        Self {
+            service: Service::new(programs, access, duplicates, false),
+            export,
+            root,
+            xid: Cell::new(1),
+            deferred: Cell::new(0),
+        }
+    }
+
+    /// The handle of the root.
+    pub fn root(&self) -> FileHandle<'_> {
+        FileHandle(&self.root)
+    }
+
+    /// What is replied to a message from `address`; nothing where there is no reply.
+    pub fn exchange(&self, address: &str, message: &[u8]) -> Option<&'static [u8]> {
+        let (outcome, reply) = self.outcome(&caller(address), message);
+        match outcome {
+            Outcome::Replied => Some(reply.leak()),
+            Outcome::Dropped => None,
+            other => panic!("{other:?} over TCP"),
+        }
+    }
+
+    /// What becomes of a message, and the reply.
+    pub fn outcome(&self, caller: &Caller, message: &[u8]) -> (Outcome, Vec<u8>) {
+        let mut reply = Vec::new();
+        let mut outcome = self.service.call(caller, message, &mut reply);
+        while let Outcome::Deferred(job) = outcome {
+            self.deferred.set(self.deferred.get() + 1);
+            reply.clear();
+            outcome = job(&mut reply);
+        }
+        (outcome, reply)
+    }
+
+    /// A call's message.
+    pub fn message(
+        &self,
+        program: (u32, u32),
+        procedure: u32,
+        who: &Auth<'_>,
+        arguments: &[u8],
+    ) -> Vec<u8> {
+        let xid = self.xid.get();
+        self.xid.set(xid + 1);
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        rpc::call(&mut w, xid, program.0, program.1, procedure, who);
+        message.extend_from_slice(arguments);
+        message
+    }
+
+    /// Calls a procedure and gives its results, as bytes.
+    pub fn call(
+        &self,
+        program: (u32, u32),
+        procedure: u32,
+        who: &Auth<'_>,
+        arguments: &[u8],
+    ) -> Result<&'static [u8], Rejection> {
+        let message = self.message(program, procedure, who, arguments);
+        let reply = self.exchange("127.0.0.1:700", &message).expect("a reply");
+        let reply = rpc::parse_reply(reply).expect("a reply's header");
+        assert_eq!(reply.xid, self.xid.get() - 1);
+        reply.body.map(|results| results.rest())
+    }
+
+    /// Calls an NFS procedure as a user.
+    pub fn nfs_as<R: Decode<'static>>(
+        &self,
+        who: &Auth<'_>,
+        procedure: Procedure,
+        arguments: &impl Encode,
+    ) -> R {
+        let results = self
+            .call(NFS, procedure.code(), who, &arguments.to_bytes())
+            .expect("served");
+        R::from_bytes(results).expect("the procedure's results")
+    }
+
+    /// Calls an NFS procedure as root.
+    pub fn nfs<R: Decode<'static>>(&self, procedure: Procedure, arguments: &impl Encode) -> R {
+        self.nfs_as(&user(0, 0), procedure, arguments)
+    }
+
+    pub fn attributes(&self, file: FileHandle<'_>) -> Attributes {
+        let result: AttributesResult = self.nfs(Procedure::GetAttributes, &file);
+        result.expect("attributes")
+    }
+
+    pub fn make(
+        &self,
+        procedure: Procedure,
+        place: DirectoryName<'_>,
+        attributes: SetAttributes,
+    ) -> Result<ObjectOk<'static>, Status> {
+        let made: ObjectResult<'static> = self.nfs(procedure, &CreateArgs { place, attributes });
+        made
+    }
+
+    /// Makes a file of mode 644.
+    pub fn create(&self, directory: FileHandle<'_>, name: &str) -> FileHandle<'static> {
+        let made = self.make(Procedure::Create, at(directory, name), mode(0o644));
+        made.expect("created").file
+    }
+
+    /// Makes a directory of mode 755.
+    pub fn mkdir(&self, directory: FileHandle<'_>, name: &str) -> FileHandle<'static> {
+        let made = self.make(Procedure::MakeDirectory, at(directory, name), mode(0o755));
+        made.expect("made").file
+    }
+
+    pub fn lookup(&self, directory: FileHandle<'_>, name: &str) -> ObjectResult<'static> {
+        self.nfs(Procedure::Lookup, &at(directory, name))
+    }
+
+    pub fn write(&self, file: FileHandle<'_>, offset: u32, data: &[u8]) -> AttributesResult {
+        let arguments = WriteArgs {
+            file,
+            begin_offset: u32::MAX,
+            offset,
+            total_count: u32::MAX,
+            data: Payload(data),
+        };
+        self.nfs(Procedure::Write, &arguments)
+    }
+
+    pub fn read(&self, file: FileHandle<'_>, offset: u32, count: u32) -> ReadResult<'static> {
+        self.nfs(Procedure::Read, &range(file, offset, count))
+    }
+
+    /// All that is in a file.
+    pub fn content(&self, file: FileHandle<'_>) -> Vec<u8> {
+        let mut content = Vec::new();
+        loop {
+            let read = self.read(file, content.len() as u32, MAX_DATA);
+            let read = read.expect("read");
+            content.extend_from_slice(read.data.0);
+            if content.len() as u32 >= read.attributes.size {
+                return content;
+            }
+            assert!(!read.data.0.is_empty(), "no progress");
+        }
+    }
+}
+
+pub fn range(file: FileHandle<'_>, offset: u32, count: u32) -> ReadArgs<'_> {
+    ReadArgs {
+        file,
+        offset,
+        count,
+        total_count: 0,
+    }
+}
+
+pub fn caller(address: &str) -> Caller {
+    Caller {
+        peer: Peer::Address(address.parse().expect("an address")),
+        connection: 1,
+        transport: Transport::NfsTcp,
+        reply_bytes_max: 2 << 20,
+        placement: None,
+        apart: None,
+        back: None,
+        notes: Notes::default(),
+    }
+}
+
+pub fn user(uid: u32, gid: u32) -> Auth<'static> {
+    Auth::Sys(AuthSys {
+        stamp: 0,
+        machine: b"client",
+        uid,
+        gid,
+        gids: Groups::new(&[]),
+    })
+}
+
+pub fn at<'a>(directory: FileHandle<'a>, name: &'a str) -> DirectoryName<'a> {
+    DirectoryName {
+        directory,
+        name: name.as_bytes(),
+    }
+}
+
+pub fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    }
+}

@@ -1,0 +1,10 @@
+//! NFS version 2 and MOUNT versions 1 and 2 as a client sees them, message by message, on a store in memory.
+
+mod data;
+mod exports;
+mod harness;
+mod mounting;
+mod names;
+mod placement;
+mod rpc;
+mod walk;
