@@ -303,10 +303,11 @@ pub fn run(seed: u64) -> (String, Tally) {
         }
         let invoked = world.history.now();
         world.history.say("kill");
-        if let Some(model) = model {
-            model.dies();
-        }
         life.kill(&network);
+        // A lease that ran out before may have cost its client what it held.
+        if let Some(model) = model {
+            model.died();
+        }
         let files = world.files().into_iter();
         let places = files.flat_map(|file| (0..PAGES).map(move |page| (file, page)));
         world

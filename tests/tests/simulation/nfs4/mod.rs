@@ -74,8 +74,8 @@ impl Model {
         self.lives().started
     }
 
-    /// The server is about to die.
-    pub fn dies(&self) {
+    /// The server has died.
+    pub fn died(&self) {
         self.holdings().died(clock::now().0);
     }
 
