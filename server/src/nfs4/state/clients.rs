@@ -324,7 +324,14 @@ impl State {
     }
 
     /// Whether a client may take state now.
-    pub(super) fn may_take(&self, now: Nanos, number: u32, reclaim: bool) -> Result<(), Status> {
+    pub(super) fn may_take(
+        &mut self,
+        now: Nanos,
+        number: u32,
+        reclaim: bool,
+    ) -> Result<(), Status> {
+        // Before anything is given that those who have not come may have had.
+        self.end_grace(now);
         let client = self.clients.get(&number).ok_or(Status::Expired)?;
         let complete = match client.kind {
             Kind::Legacy { .. } => None,

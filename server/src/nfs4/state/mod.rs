@@ -417,7 +417,7 @@ impl State {
         }
     }
 
-    /// Those that have not come in time may reclaim no more.
+    /// If the grace is over, takes from those who have not come what they might reclaim.
     fn end_grace(&mut self, now: Nanos) {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;

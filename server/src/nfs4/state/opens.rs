@@ -307,6 +307,7 @@ impl State {
             return Ok(());
         }
         if *state == StateId::ANONYMOUS || *state == StateId::READ_BYPASS {
+            self.end_grace(now);
             return match () {
                 () if self.in_grace(now) => Err(Status::Grace),
                 () if self.denies(now, file, io) => Err(Status::Locked),
