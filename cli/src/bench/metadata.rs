@@ -30,7 +30,7 @@ is the median time / that of `local` in the same round. CPU times are per operat
 mix (fileop, reopen) or per transaction (postmark).
 
 The built-in plan is bench/plans/metadata.toml in the sources. bench/plans/delegations.toml opens,
-reads and closes small files by NFS version 4.2, with delegations (`nfs4-delegations`) and without.")]
+reads and closes small files by NFS version 4.2, with delegations and without.")]
 pub struct Arguments {
     /// Measure only `local` and clients over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
