@@ -23,9 +23,16 @@ impl Compound<'_> {
         let code = operation.code();
         match self.turn(operation)? {
             Turn::Replay(kept) => {
-                let Some((file, result)) = kept.split_first_chunk::<16>() else {
+                let kept = kept.split_first_chunk::<16>();
+                let kept =
+                    kept.and_then(|(file, rest)| Some((file, rest.split_first_chunk::<4>()?)));
+                let Some((file, (of, result))) = kept else {
                     return Err(Status::ServerFault.into());
                 };
+                // Another operation with this number is no repetition.
+                if u32::from_be_bytes(*of) != code.code() {
+                    return Err(Status::BadSeqId.into());
+                }
                 let number = u128::from_be_bytes(*file);
                 if number != 0 {
                     self.set_current(Object::Real(ObjectId {
@@ -58,7 +65,12 @@ impl Compound<'_> {
                     }
                     _ => 0,
                 };
-                let kept = [&file.to_be_bytes(), w.result()].concat();
+                let kept = [
+                    &file.to_be_bytes(),
+                    &code.code().to_be_bytes()[..],
+                    w.result(),
+                ]
+                .concat();
                 self.server.state.lock().end_turn(turn, status, &kept);
                 Ok(status)
             }

@@ -83,6 +83,34 @@ fn an_owner_confirms_its_first_open_and_repetitions_are_answered_again() {
 }
 
 #[test]
+fn a_number_that_another_operation_had_is_no_repetition() {
+    let room = Room::new();
+    let client = confirmed(&room, b"client");
+    let open = client.open(b"me", b"file", (share_access::BOTH, 0), Some(unchecked()));
+    let ask = [Operation::PutRootFileHandle, open, Operation::GetFileHandle];
+    let reply = client.call(0, &ask);
+    let all = reply.all();
+    let [
+        _,
+        OperationResult::Open(Ok(opened)),
+        OperationResult::GetFileHandle(Ok(handle)),
+    ] = &all[..]
+    else {
+        panic!("{all:?}");
+    };
+    let close = Operation::Close(CloseArgs {
+        sequence: 0,
+        state: opened.state,
+    });
+    let reply = client.call(0, &[Operation::PutFileHandle(*handle), close]);
+    assert_eq!(reply.status(), Status::BadSeqId);
+    assert!(matches!(
+        reply.last(),
+        OperationResult::Close(Err(Status::BadSeqId))
+    ));
+}
+
+#[test]
 fn what_belongs_to_later_minor_versions_is_no_operation() {
     let room = Room::new();
     let client = Client::unknown(&room, 1);
