@@ -625,6 +625,15 @@ fn mount_shows_and_gives_what_may_be_reached() {
         mount(&outside, "/open/../deep/closed"),
         Err(mount3::Status::NoEnt)
     );
+    // No way leads through it either, and none tells what is in it.
+    for path in [
+        "/open/../deep/closed/../../open",
+        "/open/../deep/closed/public/../../../open",
+        "/open/../deep/closed/nothing",
+        "/./deep/closed",
+    ] {
+        assert_eq!(mount(&outside, path), Err(mount3::Status::NoEnt), "{path}");
+    }
     let ordinary = server.client("10.1.0.1:7000", 5);
     assert_eq!(
         mount(&ordinary, "/deep/closed"),

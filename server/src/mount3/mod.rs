@@ -71,8 +71,7 @@ impl MountProgram {
         }
         let who = call.rights.credential(tag, &call.who);
         let who = who.map_err(|_| Status::Access)?;
-        let directory = self.walk(&who, path)?;
-        // By way of `..` the walk has gone where the caller was not judged.
+        let directory = self.walk(&who, tag, path)?;
         if self.export.tag_of(directory) != tag {
             return Err(Status::NoEnt);
         }
@@ -115,8 +114,8 @@ impl MountProgram {
     }
 
     /// Resolves a path, which begins with the export's name, to a directory. It follows symbolic links that stay in the
-    /// export.
-    fn walk(&self, who: &Credential, path: &[u8]) -> Result<ObjectId, Status> {
+    /// export. `who` is the credential in the export with this tag: by way of `..` no other export is entered.
+    fn walk(&self, who: &Credential, tag: u16, path: &[u8]) -> Result<ObjectId, Status> {
         let below =
             below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
         let root = self.export.root();
@@ -134,6 +133,10 @@ impl MountProgram {
             }
             let (object, attributes) = namespace::lookup(&self.export, who, directory, &step.name)
                 .map_err(|error| mount_status(error.status))?;
+            let here = self.export.tag_of(object);
+            if here != 0 && here != tag {
+                return Err(Status::NoEnt);
+            }
             let leaves = file_system.is_some_and(|known| known != attributes.fsid);
             match attributes.kind {
                 FileType::Directory if step.of_link && step.name == b".." && leaves => {

@@ -8,46 +8,26 @@ use crate::vfs::{Credential, Status};
 /// The rights of the caller, and the export in which the compound acts.
 pub(super) struct Acting<'a> {
     rights: Rights<'a>,
-    parked: Parked,
-}
-
-/// The same without the rights, while a compound is suspended.
-pub(super) struct Parked {
     /// The credential of the call, where exports may have others.
     base: Option<Credential>,
     uid: u32,
     tag: u16,
 }
 
-impl Parked {
-    /// Goes on with the rights of now.
-    pub fn resume(self, rights: Rights<'_>) -> Acting<'_> {
-        Acting {
-            rights,
-            parked: self,
-        }
-    }
-}
-
 impl<'a> Acting<'a> {
     /// A compound begins above all exports, with the credential of the call.
     pub fn new(rights: Rights<'a>, who: &Credential) -> Self {
-        Parked {
+        Self {
+            rights,
             base: rights.are_by_export().then(|| who.clone()),
             uid: who.uid,
             tag: 0,
         }
-        .resume(rights)
-    }
-
-    /// What a suspended compound keeps.
-    pub fn park(self) -> Parked {
-        self.parked
     }
 
     /// The user of the call, to which clients of version 4 belong wherever they act.
     pub fn uid(&self) -> u32 {
-        self.parked.uid
+        self.uid
     }
 
     /// Whether the caller may reach the export with this tag.
@@ -58,20 +38,20 @@ impl<'a> Acting<'a> {
     /// Goes on in another export, if it is another, and sets `who` to the credential there. The caller of this has checked
     /// that the export may be reached.
     pub fn go(&mut self, tag: u16, who: &mut Credential) {
-        let Some(base) = self.parked.base.as_ref().filter(|_| tag != self.parked.tag) else {
+        let Some(base) = self.base.as_ref().filter(|_| tag != self.tag) else {
             return;
         };
         let there = self.rights.credential(tag, base);
         // The rules may have been replaced since the check.
         let nobody = || Credential::of(NOBODY, NOBODY, &[]);
         *who = there.map_or_else(|_| nobody(), Cow::into_owned);
-        self.parked.tag = tag;
+        self.tag = tag;
     }
 
     /// Refuses with XDEV an export in which the caller does not act as `who`: one operation has one credential.
     pub fn check_same(&self, tag: u16, who: &Credential) -> Result<(), Status> {
-        match &self.parked.base {
-            Some(base) if tag != self.parked.tag && *self.rights.credential(tag, base)? != *who => {
+        match &self.base {
+            Some(base) if tag != self.tag && *self.rights.credential(tag, base)? != *who => {
                 Err(Status::XDev)
             }
             _ => Ok(()),

@@ -44,7 +44,7 @@ pub(super) type Written = Done<Status>;
 /// 16.2.3.1.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CurrentObject {
-    object: Option<Object>,
+    pub object: Option<Object>,
     state: Option<StateId>,
 }
 

@@ -338,6 +338,10 @@ impl Program for Arc<Nfs4> {
         self.copier.tick();
     }
 
+    fn rules_changed(&self) {
+        self.state.lock().withdraw_copies();
+    }
+
     fn stop(&self) {
         self.copier.stop();
     }

@@ -13,13 +13,13 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Placed;
 
-use super::acting::{Acting, Parked};
+use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
 use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
-use crate::vfs::{Credential, ids, promises};
+use crate::vfs::{ids, promises};
 
 /// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
 const REPLY_OVERHEAD_BYTES: usize = 64;
@@ -244,6 +244,7 @@ impl Compound<'_> {
                     w.take_back();
                 }
                 self.current = current;
+                self.act_where_it_is();
                 self.placed.take_if(|_| !placed);
                 return None;
             }
@@ -263,6 +264,23 @@ impl Compound<'_> {
         Some(too_big.unwrap_or(status))
     }
 
+    /// Acts with the credential of the export in which the current object lies.
+    fn act_where_it_is(&mut self) {
+        if let Some(object) = self.current.object {
+            self.acting.go(object.tag(self.export), &mut self.who);
+        }
+    }
+
+    /// Drops the file handles of exports that the caller may not reach any more, since the rules have changed meanwhile.
+    fn forget_what_is_out_of_reach(&mut self) {
+        for kept in [&mut self.current, &mut self.saved] {
+            let tag = kept.object.map(|object| object.tag(self.export));
+            if tag.is_some_and(|tag| self.acting.check(tag).is_err()) {
+                *kept = CurrentObject::default();
+            }
+        }
+    }
+
     /// Everything that another thread needs to go on.
     fn suspend(self, slot: Option<Slot>, next: OperationsMark, so_far: ResultsMark) -> Waiting {
         Waiting {
@@ -272,8 +290,6 @@ impl Compound<'_> {
             },
             next,
             so_far,
-            who: self.who,
-            acting: self.acting.park(),
             minor: self.minor,
             session: self.session,
             origin: self.origin,
@@ -298,8 +314,6 @@ struct Waiting {
     /// Whether a payload that came apart is still to be used.
     apart: bool,
     // The other fields are those of `Compound`.
-    who: Credential,
-    acting: Parked,
     minor: u32,
     session: Option<SessionId>,
     origin: Option<Origin>,
@@ -319,11 +333,11 @@ impl Suspended for Waiting {
             Err(error) => return Answer::Garbage(error),
         };
         let server = &waiting.held.server;
-        let compound = Compound {
+        let mut compound = Compound {
             server,
             export: &server.export,
-            who: waiting.who,
-            acting: waiting.acting.resume(call.rights),
+            acting: Acting::new(call.rights, &call.who),
+            who: call.who,
             effort: Effort::MayBlock,
             minor: waiting.minor,
             connection: call.caller.connection,
@@ -344,6 +358,8 @@ impl Suspended for Waiting {
             server: &**server,
             slot: waiting.held.slot.take(),
         };
+        compound.forget_what_is_out_of_reach();
+        compound.act_where_it_is();
         compound.go_on(held, operations, waiting.so_far, results)
     }
 }

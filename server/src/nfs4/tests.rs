@@ -150,13 +150,14 @@ impl Room {
     /// Goes on with a suspended compound of these bytes.
     fn resume(
         &self,
-        caller: &Caller,
+        (caller, who): (&Caller, &Credential),
         (call, so_far): (Box<dyn Suspended>, Reply),
         bytes: &[u8],
     ) -> (Answer, Reply) {
         let mut results = so_far.0;
         let resumed = Resumed {
             caller,
+            who: who.clone(),
             rights: Rights::default(),
             arguments: Reader::new(bytes),
             apart: None,

@@ -259,6 +259,7 @@ impl Server {
         }
         let access = self.assembly.service().access();
         let replaced = access.replace(config.rule(), config.export_rules().collect())?;
+        self.assembly.service().rules_changed();
         let export = self.assembly.export();
         let closed = export.close_sessions(|address| replaced.concerns(address));
         tracing::info!(sessions_closed = closed, "options of access reloaded");

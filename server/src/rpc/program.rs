@@ -38,6 +38,8 @@ pub struct Resumed<'a> {
     /// As in [`Call`].
     pub caller: &'a Caller,
     /// As in [`Call`], by the rules of now.
+    pub who: Credential,
+    /// As in [`Call`], by the rules of now.
     pub rights: Rights<'a>,
     /// As in [`Call`]: from their beginning.
     pub arguments: Reader<'a>,
@@ -162,6 +164,9 @@ pub trait Program: Send + Sync {
     fn tick(&self, now: Nanos) {
         let _ = now;
     }
+
+    /// The rules of who may reach what have changed. What goes on by itself is to ask them again, or to end.
+    fn rules_changed(&self) {}
 
     /// The server ends: nothing goes on by itself any more.
     fn stop(&self) {}

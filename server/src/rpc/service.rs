@@ -56,6 +56,13 @@ impl Service {
         &self.0.access
     }
 
+    /// Tells the programs that the rules of who may reach what have changed.
+    pub fn rules_changed(&self) {
+        for program in &self.0.programs {
+            program.rules_changed();
+        }
+    }
+
     /// Ends what the programs do by themselves, for good.
     pub fn stop(&self) {
         for program in &self.0.programs {
@@ -384,7 +391,7 @@ impl Programs {
                 return Outcome::Dropped;
             };
             let served = match suspended {
-                Some(call) => self.resume(call, caller, &header, arguments, reply),
+                Some(call) => self.resume(program, call, caller, &header, arguments, reply),
                 None => {
                     let effort = Effort::MayBlock;
                     self.serve(program, caller, &header, arguments, effort, reply)
@@ -425,12 +432,7 @@ impl Programs {
             &header.credential,
         ) {
             Ok(who) => who,
-            Err(why) => {
-                count(&self.counts.refused);
-                tracing::debug!(peer = %caller.peer, %why, "call refused");
-                rpc::auth_error(&mut w, header.xid, why);
-                return Ok(Outcome::Replied);
-            }
+            Err(why) => return Ok(self.refuse_caller(why, caller, header, reply)),
         };
         rpc::reply_success(&mut w, header.xid);
         let call = Call {
@@ -447,19 +449,26 @@ impl Programs {
         self.conclude(answer, payload, caller, header, reply)
     }
 
-    /// Goes on with a call that was suspended.
+    /// Goes on with a call that was suspended, if its caller is still admitted.
     fn resume(
         &self,
+        program: Option<&dyn Program>,
         call: Suspension,
         caller: &Caller,
         header: &CallHeader<'_>,
         arguments: Arguments<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, Unserved> {
+        let admission = program.map_or(Admission::Listed, |it| it.admission(header.procedure));
+        let who = match self.admit(admission, caller, &header.credential) {
+            Ok(who) => who,
+            Err(why) => return Ok(self.refuse_caller(why, caller, header, reply)),
+        };
         *reply = call.reply;
         let mut w = Writer::resume(reply, call.payload);
         let resumed = Resumed {
             caller,
+            who,
             rights: self.access.rights(caller, &header.credential),
             arguments: arguments.reader,
             apart: arguments.apart,
@@ -501,6 +510,20 @@ impl Programs {
         reply.clear();
         refusal(&mut Writer::new(reply), header.xid);
         Ok(Outcome::Replied)
+    }
+
+    fn refuse_caller(
+        &self,
+        why: AuthStat,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Outcome {
+        count(&self.counts.refused);
+        tracing::debug!(peer = %caller.peer, %why, "call refused");
+        reply.clear();
+        rpc::auth_error(&mut Writer::new(reply), header.xid, why);
+        Outcome::Replied
     }
 
     fn admit(

@@ -6,12 +6,13 @@ use odafs_fabric::sync::mpsc;
 
 use super::*;
 use crate::store::{
-    CreateHow, Operation, OutsideChange, ReaddirRange, SetAttributes, SetTime, StoreError, Time,
-    XattrHow,
+    Acl, CreateHow, Operation, OutsideChange, ReaddirRange, SetAttributes, SetTime, StoreError,
+    Time, XattrHow,
 };
+use crate::vfs::acls::NewAcls;
 use crate::vfs::testing::{World, owner};
 use crate::vfs::write::{Stable, commit, write};
-use crate::vfs::{attributes, copies, namespace, space, xattrs};
+use crate::vfs::{acls, attributes, copies, namespace, space, xattrs};
 
 /// Promises what it is told to.
 #[derive(Default)]
@@ -224,6 +225,12 @@ fn who_may_not_change_a_file_asks_nobody() {
     for new in is_owners {
         assert_eq!(set(&new).unwrap_err().status, Status::Perm);
     }
+    let lists = NewAcls {
+        access: Some(Acl::of_mode(0o666)),
+        ..NewAcls::default()
+    };
+    let listed = acls::set(export, &stranger, file.object(), &lists);
+    assert_eq!(listed.unwrap_err().status, Status::Perm);
     let cut = SetAttributes {
         size: Some(0),
         ..SetAttributes::default()

@@ -67,6 +67,8 @@ struct Known {
     /// A piece is being copied.
     busy: bool,
     cancelled: bool,
+    /// It began under other rules of who may reach what.
+    withdrawn: bool,
     /// It is over.
     result: Option<Status>,
 }
@@ -132,6 +134,7 @@ impl State {
             copied: 0,
             busy: false,
             cancelled: false,
+            withdrawn: false,
             result: None,
         };
         self.copies.0.insert(key, known);
@@ -148,6 +151,9 @@ impl State {
             return CopyTurn::Gone;
         }
         known.busy = true;
+        if known.withdrawn {
+            return CopyTurn::Refused(Status::Access);
+        }
         let of = known.of;
         let sender = Sender::Client(self.id(key.0));
         let may = self
@@ -225,6 +231,13 @@ impl State {
     /// Whether a piece of a copy that was cancelled is under way.
     pub fn is_copying(&self, state: &StateId) -> bool {
         self.copies.has(key_of(state))
+    }
+
+    /// The rules of who may reach what have changed: no copy goes on with the rights that it began with.
+    pub fn withdraw_copies(&mut self) {
+        for known in self.copies.0.values_mut() {
+            known.withdrawn = true;
+        }
     }
 
     /// How many there are: for metrics.

@@ -111,7 +111,7 @@ proptest! {
             let (answer, reply) = room.run(&client.caller, &client.who, &bytes, effort);
             let (answer, reply) = match answer {
                 Answer::Suspended(call) if effort == Effort::ResidentOnly => {
-                    room.resume(&client.caller, (call, reply), &bytes)
+                    room.resume((&client.caller, &client.who), (call, reply), &bytes)
                 }
                 answer => (answer, reply),
             };

@@ -34,7 +34,11 @@ fn a_compound_that_is_suspended_keeps_its_slot_until_it_is_dropped() {
         }
         drop(suspended);
     }
-    let (answer, reply) = room.resume(&client.caller, room.suspended(&client, &bytes), &bytes);
+    let (answer, reply) = room.resume(
+        (&client.caller, &client.who),
+        room.suspended(&client, &bytes),
+        &bytes,
+    );
     assert!(matches!(answer, Answer::Replied), "{answer:?}");
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
     let (_, again) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
@@ -130,7 +134,7 @@ fn what_a_thread_that_acts_for_nobody_was_refused_is_kept_in_no_slot() {
     let Answer::Suspended(call) = answer else {
         panic!("{answer:?}");
     };
-    let (_, reply) = room.resume(&client.caller, (call, so_far), &bytes);
+    let (_, reply) = room.resume((&client.caller, &client.who), (call, so_far), &bytes);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
     assert_eq!(reply.all().len(), 3);
 }

@@ -116,7 +116,7 @@ fn each_operation_runs_once() {
     assert_eq!(longer.status(), Status::Ok, "{:?}", longer.all());
     // The slot is taken: who asks again comes too early.
     assert_eq!(again(&client, &bytes).status(), Status::Delay);
-    let (answer, reply) = room.resume(&client.caller, suspended, &bytes);
+    let (answer, reply) = room.resume((&client.caller, &client.who), suspended, &bytes);
     assert!(matches!(answer, Answer::Replied), "{answer:?}");
     let all = reply.all();
     assert_eq!(all.len(), 7, "{all:?}");
@@ -152,7 +152,7 @@ fn a_compound_that_waits_again_has_done_nothing_again() {
     let bytes = client.next(&ask(state, &handle));
     let suspended = room.suspended(&client, &bytes);
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| room.resume(&client.caller, suspended, &bytes));
+        let worker = scope.spawn(|| room.resume((&client.caller, &client.who), suspended, &bytes));
         for _ in 0..2 {
             begins.recv().expect("it waits");
             assert_eq!(again(&client, &bytes).status(), Status::Delay);
@@ -176,7 +176,7 @@ fn a_connection_that_dies_in_between_loses_nothing_and_repeats_nothing() {
     room.nfs.closed(1);
     client.caller = caller(2);
     assert_eq!(again(&client, &bytes).status(), Status::Delay);
-    let (_, reply) = room.resume(&client.caller, suspended, &bytes);
+    let (_, reply) = room.resume((&client.caller, &client.who), suspended, &bytes);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
     // The reply went nowhere; the client asks for it over another connection.
     assert_eq!(again(&client, &bytes).0, reply.0);
@@ -213,7 +213,11 @@ fn data_that_were_placed_stay_placed() {
     // All of it is in memory now.
     client.caller.placement = Some(4096);
     let bytes = client.next(&ask);
-    let (answer, reply) = room.resume(&client.caller, room.suspended(&client, &bytes), &bytes);
+    let (answer, reply) = room.resume(
+        (&client.caller, &client.who),
+        room.suspended(&client, &bytes),
+        &bytes,
+    );
     let Answer::Placed(placed) = answer else {
         panic!("{answer:?}");
     };

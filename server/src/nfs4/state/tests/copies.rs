@@ -39,6 +39,20 @@ fn begin(state: &mut State, client: u64) -> Option<StateId> {
 }
 
 #[test]
+fn a_copy_does_not_outlive_the_rules_that_it_began_under() {
+    let state = &mut machine();
+    let (id, _) = hearing(state, at(0), b"one");
+    let copy = begin(state, id).unwrap();
+    assert_eq!(state.copy_turn(at(0), &copy), CopyTurn::Copy);
+    state.withdraw_copies();
+    assert!(state.copied(&copy, 100));
+    let refused = CopyTurn::Refused(Status::Access);
+    assert_eq!(state.copy_turn(at(0), &copy), refused);
+    let later = begin(state, id).unwrap();
+    assert_eq!(state.copy_turn(at(0), &later), CopyTurn::Copy);
+}
+
+#[test]
 fn a_piece_that_is_under_way_is_waited_for() {
     let state = &mut machine();
     let (id, _) = hearing(state, at(0), b"one");
