@@ -120,10 +120,10 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
     #[serde(deserialize_with = "file::duration")]
     lease: Option<Duration>,
-    /// How NFS version 4 tells owners and groups. It takes both from clients [default: numeric]
+    /// The form in which NFS version 4 sends owners and groups; it accepts both [default: numeric]
     #[arg(long, value_enum, value_name = "FORM")]
     idmap: Option<IdmapName>,
-    /// The domain of names of owners: `user@DOMAIN` [default: localdomain]
+    /// The domain in names of owners and groups, `user@DOMAIN` [default: localdomain]
     #[arg(long, value_name = "DOMAIN")]
     idmap_domain: Option<String>,
     /// Log a warning for calls that take longer than this, and show them in `odafs top` [default: 100ms]

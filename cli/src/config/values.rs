@@ -110,9 +110,9 @@ pub(super) enum SquashName {
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum IdmapName {
-    /// By number, as Linux' server does it for callers of this kind
+    /// As numbers, which is what Linux' server does for AUTH_SYS callers
     Numeric,
-    /// By name, where this host knows one
+    /// As names, if this host knows one; as numbers otherwise
     Names,
 }
 
