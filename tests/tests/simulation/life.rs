@@ -42,6 +42,7 @@ fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
         lease: model.lease,
         boot: number as u32,
         records: Records::read(&text, keep),
+        owners: nfs4::OwnersConfig::default(),
     }
 }
 
