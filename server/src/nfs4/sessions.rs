@@ -88,6 +88,7 @@ pub(super) fn run(
 fn way(c: &Compound<'_>) -> Way {
     Way {
         connection: c.connection,
+        carries: c.back.is_some(),
         back: c.back.as_ref().is_some_and(|back| back.is_open()),
         minor: c.minor,
     }

@@ -84,7 +84,9 @@ pub enum Sender {
 pub struct Way {
     /// Over this connection.
     pub connection: u64,
-    /// Callbacks can go over it.
+    /// It is of a kind that carries callbacks, though it may have ended meanwhile.
+    pub carries: bool,
+    /// Callbacks can go over it now.
     pub back: bool,
     /// In a compound of this minor version.
     pub minor: u32,

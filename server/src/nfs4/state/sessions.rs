@@ -165,7 +165,8 @@ impl State {
         }
         let id = self.session_id(number);
         let asks_back = args.flags & create_session_flag::BACK_CHANNEL != 0;
-        let back_channel = if asks_back && way.back && back.max_request >= CALLBACK_BYTES {
+        // If the connection has ended meanwhile, the client hears that the path is down, and binds another.
+        let back_channel = if asks_back && way.carries && back.max_request >= CALLBACK_BYTES {
             BackChannel::new(args.callback_program, way.minor, &args.callback_security)
         } else {
             None

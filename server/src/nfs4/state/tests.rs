@@ -93,6 +93,7 @@ fn sequence(session: SessionId, slot: u32, sequence: u32, cache: bool) -> Sequen
 fn way(connection: u64) -> Way {
     Way {
         connection,
+        carries: true,
         back: true,
         minor: 1,
     }
