@@ -4,6 +4,7 @@
 use odafs_common::wire::nfs4::{Claim, DelegationType, OpenArgs, Operation, ResultWriter, Status};
 
 use super::compound::{Compound, Done};
+use super::run::REPLY_OVERHEAD_BYTES;
 
 /// Of a result: the number of the operation and the status, in bytes.
 const HEADER: usize = 8;
@@ -14,8 +15,6 @@ const STATE: usize = 16;
 const OPEN: usize = HEADER + STATE + 20 + 4 + 16 + 12;
 /// The same with one: type, stateid, whether it is recalled, limit, and an entry of an ACL for nobody.
 const OPEN_DELEGATED: usize = OPEN - 12 + 4 + STATE + 4 + 12 + 16;
-/// What a reply that is kept has besides the results, in bytes, as a compound reckons that.
-const KEPT_OVERHEAD: usize = 64;
 
 impl Compound<'_> {
     /// Refuses an operation on opens or locks whose result the reply may have no room for.
@@ -41,7 +40,7 @@ impl Compound<'_> {
     fn fits(&self, bytes: usize, w: &ResultWriter<'_, '_>) -> Result<(), Status> {
         let origin = self.origin.as_ref();
         let kept = origin.and_then(|origin| self.server.state.lock().kept_bytes(origin));
-        let kept = kept.map(|kept| (kept as usize).saturating_sub(KEPT_OVERHEAD));
+        let kept = kept.map(|kept| (kept as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
         if kept.is_some_and(|kept| w.bytes() + bytes > kept) {
             return Err(Status::RepTooBigToCache);
         }

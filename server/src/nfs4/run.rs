@@ -22,7 +22,7 @@ use crate::vfs::read::Effort;
 use crate::vfs::{ids, promises};
 
 /// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
-const REPLY_OVERHEAD_BYTES: usize = 64;
+pub(super) const REPLY_OVERHEAD_BYTES: usize = 64;
 
 /// Runs a compound.
 pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
