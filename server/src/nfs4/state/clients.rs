@@ -57,6 +57,8 @@ pub(super) struct Client {
     pub expelled: bool,
     /// The last sign of it.
     pub renewed: Nanos,
+    /// Compounds of its sessions that are being executed: its lease does not end under them.
+    pub under_way: u32,
     pub owners: HashMap<(Role, Vec<u8>), u64>,
     /// How many stateids it has.
     pub states: usize,
@@ -81,6 +83,14 @@ pub(super) struct Client {
 impl Client {
     pub fn legacy(&self) -> bool {
         matches!(self.kind, Kind::Legacy { .. })
+    }
+
+    /// For how long it has given no sign of itself.
+    pub fn idle(&self, now: Nanos) -> Nanos {
+        match self.under_way {
+            0 => now.since(self.renewed),
+            _ => Nanos(0),
+        }
     }
 }
 
@@ -360,7 +370,7 @@ impl State {
     pub(super) fn is_over(&self, number: u32, now: Nanos) -> bool {
         self.clients
             .get(&number)
-            .is_none_or(|client| now.since(client.renewed) > self.limits.lease)
+            .is_none_or(|client| client.idle(now) > self.limits.lease)
     }
 
     pub(super) fn id(&self, number: u32) -> u64 {
@@ -398,6 +408,7 @@ impl State {
             confirmed: false,
             expelled: false,
             renewed: now,
+            under_way: 0,
             owners: HashMap::new(),
             states: 0,
             ranges: 0,
@@ -503,7 +514,7 @@ impl State {
             return;
         }
         let over = self.clients.iter().filter(|(number, client)| {
-            **number != wants && hold(client) && now.since(client.renewed) > self.limits.lease
+            **number != wants && hold(client) && client.idle(now) > self.limits.lease
         });
         let mut silent = Vec::from_iter(over.map(|(number, client)| (client.renewed, *number)));
         silent.sort_unstable();

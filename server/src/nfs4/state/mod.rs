@@ -395,7 +395,7 @@ impl State {
             .clients
             .iter()
             .filter(|(_, client)| {
-                let idle = now.since(client.renewed);
+                let idle = client.idle(now);
                 let kept = client.confirmed && (client.states > 0 || client.expelled);
                 idle > self.limits.lease && (!kept || idle > COURTESY)
             })

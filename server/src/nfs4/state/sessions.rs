@@ -428,6 +428,7 @@ impl State {
         self.cached_bytes = self.cached_bytes + session.cached_bytes() - before;
         if let Some(client) = self.clients.get_mut(&number) {
             client.renewed = now;
+            client.under_way += 1;
         }
         self.bind(connection, &args.session);
         let slot = Slot {
@@ -449,7 +450,12 @@ impl State {
         Ok(Sequenced::Execute(slot, ok))
     }
 
-    fn slot(&mut self, slot: &Slot) -> Option<&mut SlotState> {
+    /// The state of a slot whose compound has ended, unless its session was destroyed meanwhile.
+    fn end(&mut self, slot: &Slot) -> Option<&mut SlotState> {
+        let client = self.number(slot.client);
+        if let Some(client) = client.and_then(|number| self.clients.get_mut(&number)) {
+            client.under_way = client.under_way.saturating_sub(1);
+        }
         let session = self.sessions.get_mut(&slot.session)?;
         session.slots.get_mut(slot.number as usize)
     }
@@ -470,8 +476,7 @@ impl State {
             } else {
                 reply.len() <= SHORT_BYTES
             };
-        let Some(state) = self.slot(slot) else {
-            // The session was destroyed meanwhile.
+        let Some(state) = self.end(slot) else {
             return;
         };
         state.busy = false;
@@ -484,7 +489,7 @@ impl State {
 
     /// The compound of a slot was not executed, and comes again. The reply before it is still there.
     pub fn abandon(&mut self, slot: &Slot) {
-        if let Some(state) = self.slot(slot) {
+        if let Some(state) = self.end(slot) {
             state.busy = false;
             state.sequence = state.sequence.wrapping_sub(1);
             // Whatever it said, the client has not seen it.

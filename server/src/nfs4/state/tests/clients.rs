@@ -98,6 +98,27 @@ fn state_outlives_its_lease_until_somebody_wants_it() {
 }
 
 #[test]
+fn a_lease_does_not_end_under_a_compound() {
+    let state = &mut machine();
+    let (one, session) = client(state, at(0), b"one");
+    open(state, at(0), one, b"o", (3, 2)).unwrap();
+    let taken = state.sequence(at(1), 1, &sequence(session, 0, 1, true), 100, 2);
+    let Ok(Sequenced::Execute(slot, _)) = taken else {
+        panic!("{taken:?}");
+    };
+    let (two, _) = client(state, at(200), b"two");
+    state.tick(at(200 + 48 * 3600));
+    let (three, _) = client(state, at(200 + 48 * 3600), b"three");
+    let refused = open(state, at(200 + 48 * 3600), three, b"o", (2, 0));
+    assert_eq!(refused.unwrap_err(), Status::ShareDenied);
+    assert!(open(state, at(200 + 48 * 3600), one, b"o", (1, 0)).is_ok());
+    assert_eq!(state.session_client(two), Err(Status::Expired));
+    state.finish(&slot, b"reply", true);
+    open(state, at(200 + 48 * 3600), three, b"o", (2, 0)).unwrap();
+    assert_eq!(state.session_client(one), Err(Status::Expired));
+}
+
+#[test]
 fn a_client_of_minor_version_0_learns_that_it_was_expelled() {
     let state = &mut machine();
     let old = legacy(state, at(0), b"old", 1);
