@@ -2,7 +2,7 @@
 //! copy a place where another thread may go on, all of it from one seed. What clients saw is checked page by page
 //! against a register (`odafs_tests::linear`).
 //!
-//!     RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle ODAFS_SECONDS=120 ODAFS_SEEDS=1000 \
+//!     RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle ODAFS_SECONDS=120 \
 //!         cargo test --release -p odafs-tests --test simulation -- --nocapture
 //!
 //! A failure prints its seed; `ODAFS_SEED=N` runs that one alone.
