@@ -46,7 +46,8 @@ pub struct Row {
     /// Where the reads ended.
     #[serde(flatten)]
     pub routes: Routes,
-    /// The mean divided by that of the best fixed configuration: the median over rounds.
+    /// The mean divided by that of the best fixed configuration: the median over rounds. The best is chosen by the other half of
+    /// the rounds.
     pub ratio_to_best: Option<f64>,
     /// The lowest of the rounds.
     pub ratio_lowest: Option<f64>,
@@ -151,27 +152,24 @@ fn rows(
         None => middle,
         Some(_) => average,
     };
-    let fastest = |wanted: &dyn Fn(&Measured<'_>) -> bool| {
-        let wanted = measured.iter().filter(|m| wanted(m));
-        wanted.min_by(|a, b| a.mean_ns(mean_of).total_cmp(&b.mean_ns(mean_of)))
-    };
     let named = |name: &str| measured.iter().find(|m| m.name == name);
-    let best = fastest(&|m| m.is_fixed);
+    let best = Rival::fastest(measured.iter().filter(|m| m.is_fixed), mean_of);
     let first_lowest = (measured.iter().filter(|m| m.is_fixed))
         .filter_map(Measured::first_mean_ns)
         .min_by(f64::total_cmp);
-    let best_route = fastest(&|m| m.is_fixed && !m.keeps_pages());
+    let routes = measured.iter().filter(|m| m.is_fixed && !m.keeps_pages());
+    let best_route = Rival::fastest(routes, mean_of);
     let row = |m: &Measured<'_>| {
-        let ratios = best.map(|best| m.ratios_to(best)).unwrap_or_default();
+        let ratios = best.map(|best| best.ratios(m)).unwrap_or_default();
         let reads: u64 = m.slices.iter().map(|s| s.reads).sum();
         let per_read =
             |sum: fn(&Slice) -> u64| m.slices.iter().map(sum).sum::<u64>() / reads.max(1);
         let means: Vec<f64> = m.slices.iter().map(Slice::mean_ns).collect();
         let settled = (m.name == "policy").then(|| m.routes.settled());
-        let to = |other: Option<&Measured<'_>>| {
-            other.and_then(|other| match case.shift {
-                None => middle(&m.ratios_to(other)),
-                Some(_) => Some(m.mean_ns(mean_of) / other.mean_ns(mean_of).max(1e-9)),
+        let to = |rival: Option<Rival<'_>>| {
+            rival.and_then(|rival| match case.shift {
+                None => middle(&rival.ratios(m)),
+                Some(_) => Some(m.mean_ns(mean_of) / mean_of(&rival.means())?.max(1e-9)),
             })
         };
         Row {
@@ -203,7 +201,9 @@ fn rows(
             ratio_to_route: to(best_route)
                 .filter(|_| case.is_bound() && !m.keeps_pages() && m.name != "mmap")
                 .map(rounded),
-            ratio_to_settled: settled.and_then(|route| to(named(route))).map(rounded),
+            ratio_to_settled: settled
+                .and_then(|route| to(named(route).map(Rival::one)))
+                .map(rounded),
             settled,
             p50_ratio_to_mmap: named("mmap")
                 .map(|mmap| m.latencies.at(0.5) as f64 / mmap.latencies.at(0.5).max(1) as f64)
@@ -231,10 +231,52 @@ impl Measured<'_> {
         self.name.ends_with("+cache") || self.name == "default"
     }
 
-    fn ratios_to(&self, other: &Self) -> Vec<f64> {
-        let pairs = self.slices.iter().zip(other.slices);
+    fn mean_of_half(&self, half: usize, mean_of: MeanOf) -> f64 {
+        let slices = self.slices.iter().skip(half).step_by(2);
+        mean_of(&slices.map(Slice::mean_ns).collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
+    }
+}
+
+/// With what a configuration is compared: one in the even rounds, and one in the odd ones.
+#[derive(Clone, Copy)]
+struct Rival<'a>([&'a Measured<'a>; 2]);
+
+impl<'a> Rival<'a> {
+    fn one(measured: &'a Measured<'a>) -> Self {
+        Self([measured; 2])
+    }
+
+    /// The fastest of several. Each half of the rounds is compared with what was fastest in the other half: of many equal ones
+    /// some are fast by luck, and luck must not count.
+    fn fastest(
+        of: impl Iterator<Item = &'a Measured<'a>> + Clone,
+        mean_of: MeanOf,
+    ) -> Option<Self> {
+        let in_half = |half: usize| {
+            let mean = |m: &Measured<'_>| m.mean_of_half(half, mean_of);
+            of.clone().min_by(|a, b| mean(a).total_cmp(&mean(b)))
+        };
+        // One round alone has no other half.
+        let other = if of.clone().any(|m| m.slices.len() > 1) {
+            1
+        } else {
+            0
+        };
+        Some(Self([in_half(other)?, in_half(0)?]))
+    }
+
+    fn means(&self) -> Vec<f64> {
+        let [even, odd] = self.0;
+        let pairs = even.slices.iter().zip(odd.slices).enumerate();
         pairs
-            .map(|(a, b)| a.mean_ns() / b.mean_ns().max(1e-9))
+            .map(|(round, (even, odd))| [even, odd][round % 2].mean_ns())
+            .collect()
+    }
+
+    fn ratios(&self, m: &Measured<'_>) -> Vec<f64> {
+        let pairs = m.slices.iter().zip(self.means());
+        pairs
+            .map(|(slice, rival)| slice.mean_ns() / rival.max(1e-9))
             .collect()
     }
 }
@@ -319,5 +361,32 @@ mod tests {
         assert_eq!(row("mmap").first_ratio_to_best, None);
         let worst = Worst::of(&rows, "default", |row| row.ratio_to_best).unwrap();
         assert_eq!((worst.ratio, worst.to.as_str()), (2.0, "rpc+cache"));
+    }
+
+    #[test]
+    fn luck_does_not_make_the_best() {
+        let latencies = Latencies::default();
+        let measured = |name: &'static str, slices| Measured {
+            name,
+            is_fixed: true,
+            slices,
+            latencies: &latencies,
+            routes: Routes::default(),
+            cold: None,
+            before: None,
+        };
+        // Equal but for luck: each has fast rounds.
+        let [first, second] = [slices(&[80, 120, 80, 120]), slices(&[120, 80, 120, 80])];
+        let all = [measured("rpc", &first), measured("guarded", &second)];
+        let rival = Rival::fastest(all.iter(), middle).unwrap();
+        assert_eq!(rival.means(), [120.0; 4]);
+        // One is better.
+        let [first, second] = [slices(&[80, 120, 90]), slices(&[70, 100, 80])];
+        let all = [measured("rpc", &first), measured("guarded", &second)];
+        let rival = Rival::fastest(all.iter(), middle).unwrap();
+        assert_eq!(rival.means(), [70.0, 100.0, 80.0]);
+        let one = [measured("rpc", &first[..1])];
+        let rival = Rival::fastest(one.iter(), middle).unwrap();
+        assert_eq!(rival.means(), [80.0]);
     }
 }
