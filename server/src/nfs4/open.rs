@@ -332,7 +332,7 @@ pub(super) fn confirm(c: &mut Compound<'_>, arguments: &OpenConfirmArgs) -> Done
 
 /// OPEN_DOWNGRADE
 pub(super) fn downgrade(c: &mut Compound<'_>, arguments: &OpenDowngradeArgs) -> Done<StateId> {
-    let file = c.real()?;
+    let file = c.held()?;
     let given = c.state(arguments.state)?;
     let access = arguments.share_access & !share_access::WANT_MASK;
     let mut machine = c.server.state.lock();
@@ -344,7 +344,7 @@ pub(super) fn downgrade(c: &mut Compound<'_>, arguments: &OpenDowngradeArgs) -> 
 
 /// CLOSE
 pub(super) fn close(c: &mut Compound<'_>, arguments: &CloseArgs) -> Done<StateId> {
-    let file = c.real()?;
+    let file = c.held()?;
     let given = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();
     let state = machine.close(c.now, c.sender, &given, file)?;

@@ -144,7 +144,7 @@ pub(super) fn party(sender: Sender) -> Party {
 
 /// DELEGRETURN
 pub(super) fn give_back(c: &Compound<'_>, state: StateId) -> Done<()> {
-    let file = c.real()?;
+    let file = c.held()?;
     let state = c.state(state)?;
     let mut machine = c.server.state.lock();
     machine.delegation_return(c.sender, &state, file)?;

@@ -16,6 +16,7 @@ use odafs_nic::calls::Placed;
 use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
 use super::state::{Origin, Sender, Sequenced, Slot};
+use super::object::Object;
 use super::{Nfs4, OPERATIONS_MAX, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
@@ -273,11 +274,19 @@ impl Compound<'_> {
 
     /// Drops the file handles of exports that the caller may not reach any more, since the rules have changed meanwhile.
     fn forget_what_is_out_of_reach(&mut self) {
-        for kept in [&mut self.current, &mut self.saved] {
+        let reached = |kept: &CurrentObject| {
             let tag = kept.object.map(|object| object.tag(self.export));
-            if tag.is_some_and(|tag| self.acting.check(tag).is_err()) {
-                *kept = CurrentObject::default();
-            }
+            tag.is_none_or(|tag| self.acting.check(tag).is_ok())
+        };
+        let (current, saved) = (reached(&self.current), reached(&self.saved));
+        if !current {
+            self.current = match self.current.object {
+                Some(Object::Real(object)) => self.held_still(object).unwrap_or_default(),
+                _ => CurrentObject::default(),
+            };
+        }
+        if !saved {
+            self.saved = CurrentObject::default();
         }
     }
 
@@ -305,6 +314,7 @@ impl Compound<'_> {
 
 /// A compound that is suspended. It holds its slot. It holds no turn of an owner (4.0): an operation takes one only where it
 /// may block, and gives it back before it ends.
+    /// What the client holds of the current file it may still give back.
 struct Waiting {
     held: Held<Arc<Nfs4>>,
     /// The place of the operation that would have blocked.

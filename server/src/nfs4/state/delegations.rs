@@ -303,7 +303,7 @@ impl State {
         self.recall(now, file, by)
     }
 
-    fn delegated_to_others(&self, file: ObjectId, by: Option<u32>) -> Vec<Key> {
+    pub(super) fn delegated_to_others(&self, file: ObjectId, by: Option<u32>) -> Vec<Key> {
         let keys = self.delegations.files.get(&file);
         let keys = keys.into_iter().flatten().copied();
         keys.filter(|key| Some(key.0) != by).collect()

@@ -4,6 +4,7 @@
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
 use odafs_fabric::clock::Nanos;
 
+use super::clients::Client;
 use super::locks::holder;
 use super::owners::Role;
 use super::stateids::{is_current, words};
@@ -359,6 +360,22 @@ impl State {
     /// FREE_STATEID
     pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
         let sender = Sender::Client(client);
+    /// Whether this client has the file open, or a delegation of it. Where the client is not known, whether one of minor version 0
+    /// has it open.
+    pub fn is_held_by(&self, sender: Sender, file: ObjectId) -> bool {
+        let opens = self.files.get(&file).into_iter();
+        let opens = opens.flat_map(|file| file.opens.iter().copied());
+        let delegated = self.delegated_to_others(file, None);
+        let mut clients = opens.chain(delegated).map(|(client, _)| client);
+        match sender {
+            Sender::Client(id) => clients.any(|client| self.number(id) == Some(client)),
+            Sender::Named => clients.any(|number| {
+                let client = self.clients.get(&number);
+                client.is_some_and(Client::legacy)
+            }),
+        }
+    }
+
         if self.is_delegation(sender, state) {
             return self.free_delegation(sender, state);
         }
