@@ -91,8 +91,6 @@ pub(super) struct Compound<'a> {
     pub placement: Option<u32>,
     /// The data that do.
     pub placed: Option<Placed>,
-    /// The delegation that the operation under way gives, or the copy that it begins.
-    pub given: Option<StateId>,
     /// The payload that came apart from the arguments, until it is used.
     pub apart: Option<Gather<'a>>,
     pub current: CurrentObject,
@@ -112,6 +110,7 @@ impl Compound<'_> {
     ) -> Written {
         use Operation as O;
         let code = operation.code();
+        self.has_room_for_change(&operation, w)?;
         match operation {
             O::PutFileHandle(handle) => {
                 match self.acting.check(self.export.tag_of_handle(handle.0)) {
