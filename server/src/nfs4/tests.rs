@@ -16,6 +16,7 @@ mod slots;
 mod space;
 mod suspended;
 mod way_back;
+mod wishes;
 mod withdrawn;
 
 use std::cell::Cell;

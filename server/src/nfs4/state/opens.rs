@@ -171,18 +171,21 @@ impl State {
         })
     }
 
-    /// Forgets an open whose OPEN failed in the end, so that its client knows nothing of it. One that was there before stays.
-    pub fn take_back_open(&mut self, opened: &StateId) {
+    /// Forgets an open of which its client is told nothing, since its OPEN failed in the end, or brings a delegation instead. One that
+    /// was there before stays: false.
+    pub fn take_back_open(&mut self, opened: &StateId) -> bool {
         let [.., client, number] = words(&opened.other);
         let key = (client, number);
         let Some(entry) = self.entries.get(&key) else {
-            return;
+            return false;
         };
-        if opened.sequence == 1 && entry.sequence == 1 {
+        let new = opened.sequence == 1 && entry.sequence == 1;
+        if new {
             let owner = entry.owner;
             self.drop_open(key);
             self.release_owner(owner);
         }
+        new
     }
 
     /// The client of an open that stands in the way. That of the same owner does too (RFC 8881, section 9.7).
