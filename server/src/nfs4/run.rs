@@ -16,8 +16,8 @@ use odafs_nic::calls::Placed;
 
 use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
-use super::state::{Origin, Sender, Sequenced, Slot};
 use super::object::Object;
+use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
@@ -306,6 +306,7 @@ impl Compound<'_> {
     }
 
     /// Drops the file handles of exports that the caller may not reach any more, since the rules have changed meanwhile.
+    /// What the client holds of the current file it may still give back.
     fn forget_what_is_out_of_reach(&mut self) {
         let reached = |kept: &CurrentObject| {
             let tag = kept.object.map(|object| object.tag(self.export));
@@ -344,7 +345,6 @@ impl Compound<'_> {
 
 /// A compound that is suspended. It holds its slot. It holds no turn of an owner (4.0): an operation takes one only where it
 /// may block, and gives it back before it ends.
-    /// What the client holds of the current file it may still give back.
 struct Waiting {
     held: Held<Arc<Nfs4>>,
     /// The place of the operation that would have blocked.

@@ -360,9 +360,6 @@ impl State {
         self.files.contains_key(&file) || self.has_delegation(file)
     }
 
-    /// FREE_STATEID
-    pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
-        let sender = Sender::Client(client);
     /// Whether this client has the file open, or a delegation of it. Where the client is not known, whether one of minor version 0
     /// has it open.
     pub fn is_held_by(&self, sender: Sender, file: ObjectId) -> bool {
@@ -379,6 +376,9 @@ impl State {
         }
     }
 
+    /// FREE_STATEID
+    pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
+        let sender = Sender::Client(client);
         if self.is_delegation(sender, state) {
             return self.free_delegation(sender, state);
         }
