@@ -20,12 +20,13 @@ impl<'a> Acting<'a> {
         Self {
             rights,
             base: rights.are_by_export().then(|| who.clone()),
-            uid: who.uid,
+            uid: rights.user(who),
             tag: 0,
         }
     }
 
-    /// The user of the call, to which clients of version 4 belong wherever they act.
+    /// The user of the call, to which clients of version 4 belong wherever they act: who it says it is. Squashed, all users would be
+    /// one, and each could end the clients of the others.
     pub fn uid(&self) -> u32 {
         self.uid
     }
@@ -97,7 +98,7 @@ mod tests {
         let mut who = access.credential(&caller, &auth).unwrap();
         let mut acting = Acting::new(access.rights(&caller, &auth), &who);
         acting.go(1, &mut who);
-        assert_eq!((who.uid, acting.uid()), (5, 1000));
+        assert_eq!((who.uid, acting.uid()), (5, 5));
         // What root may read in one export shall not be copied with the rights of another.
         assert_eq!(acting.check_same(2, &who), Err(Status::XDev));
         assert_eq!(acting.check_same(3, &who), Ok(()));

@@ -2,7 +2,7 @@
 
 use odafs_common::wire::nfs4::{
     Attribute, Attributes as Wire, Bitmap, ChangeType, FileHandle, FileType, FsId, Opaque,
-    RawAttributes, SetAttributes as WireSet, Status, Time, known_in,
+    OpenArguments, RawAttributes, SetAttributes as WireSet, Status, Time, known_in, share_access,
 };
 
 use super::compound::{Compound, Done};
@@ -70,7 +70,27 @@ const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::ChangeAttributeType,
     Attribute::XattrSupport,
     Attribute::CloneBlockSize,
+    Attribute::OpenArguments,
 ]);
+/// What OPEN takes. Delegations are not told of when there is room for them, nor do they keep times. No client has state that
+/// outlives its restart.
+const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
+    share_access: numbers(&[1, 2, 3]),
+    share_deny: numbers(&[0, 1, 2, 3]),
+    wants: numbers(&[3, 4, 5, share_access::OPEN_XOR_DELEGATION.trailing_zeros()]),
+    claims: numbers(&[0, 1, 2, 4, 5]),
+    creations: numbers(&[0, 1, 2, 3]),
+};
+
+const fn numbers(all: &[u32]) -> Bitmap {
+    let (mut set, mut at) = (Bitmap::EMPTY, 0);
+    while at < all.len() {
+        set = set.with(all[at]);
+        at += 1;
+    }
+    set
+}
+
 /// What can be set, and how a mode comes about.
 const SETTABLE: Bitmap = Bitmap::of(&[
     Attribute::TimeAccessSet,
@@ -316,6 +336,7 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
         fs_charset_capabilities: later.then_some(CHARSET_ANY),
         change_type: latest.then_some(ChangeType::TimeMetadata),
         xattr_support: latest.then(|| xattrs::supported(c.export)),
+        open_arguments: latest.then_some(OPEN_ARGUMENTS),
         ..Wire::default()
     }
 }

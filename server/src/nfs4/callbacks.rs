@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use odafs_common::wire::nfs4::{
-    AtMostOne, Attribute, Attributes, Bitmap, CallWriter, CallbackGetAttributesArgs,
-    CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle, List, NotifyLockArgs,
-    OffloadArgs, OffloadInfo, Opaque, Procedure, RawAttributes, RecallAnyArgs, RecallArgs,
-    RecallSlotArgs, ReferringCall, ReferringCalls, Results, SessionId, Stable, StateOwner, Status,
-    WriteResponse, recall_any,
+    AtMostOne, Attribute, AttributeValues, Attributes, Bitmap, CallWriter,
+    CallbackGetAttributesArgs, CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle,
+    List, NotifyLockArgs, OffloadArgs, OffloadInfo, Opaque, Procedure, RawAttributes,
+    RecallAnyArgs, RecallArgs, RecallSlotArgs, ReferringCall, ReferringCalls, Results, SessionId,
+    Stable, StateOwner, Status, WriteResponse, recall_any,
 };
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
@@ -242,9 +242,21 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
     }
 }
 
-/// The attributes that a client was asked for.
+/// The attributes that a client was asked for. If it tells others too, these are behind them.
 fn heard(raw: &RawAttributes<'_>) -> Called {
-    match Attributes::parse(raw) {
+    const BYTES: usize = 16;
+    let asked = Bitmap::of(&[Attribute::Change, Attribute::Size]);
+    let (Some(values), true) = (
+        raw.values.0.get(..BYTES),
+        raw.mask.iter().take(2).eq(asked.iter()),
+    ) else {
+        return Called::Seen;
+    };
+    let told = RawAttributes {
+        mask: asked,
+        values: AttributeValues(values),
+    };
+    match Attributes::parse(&told) {
         Ok(Attributes {
             change: Some(change),
             size: Some(size),

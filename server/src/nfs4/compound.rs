@@ -45,7 +45,28 @@ pub(super) type Written = Done<Status>;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CurrentObject {
     pub object: Option<Object>,
+    /// Instead of `object`: a file in an export that the rules took from the client, which holds something of it still. What it
+    /// holds it may give back, and nothing else.
+    withdrawn: Option<ObjectId>,
     state: Option<StateId>,
+}
+
+impl CurrentObject {
+    fn withdrawn(object: ObjectId) -> Self {
+        Self {
+            withdrawn: Some(object),
+            ..Self::default()
+        }
+    }
+
+    /// The object, or why there is none to work with. Who is refused access tries again to give back without looking first.
+    fn get(&self) -> Done<Object> {
+        let missing = match self.withdrawn {
+            Some(_) => Status::Access,
+            None => Status::NoFileHandle,
+        };
+        self.object.ok_or(missing.into())
+    }
 }
 
 /// A compound under way.
@@ -70,8 +91,6 @@ pub(super) struct Compound<'a> {
     pub placement: Option<u32>,
     /// The data that do.
     pub placed: Option<Placed>,
-    /// The delegation that the operation under way gives, or the copy that it begins.
-    pub given: Option<StateId>,
     /// The payload that came apart from the arguments, until it is used.
     pub apart: Option<Gather<'a>>,
     pub current: CurrentObject,
@@ -91,11 +110,20 @@ impl Compound<'_> {
     ) -> Written {
         use Operation as O;
         let code = operation.code();
+        self.has_room_for_change(&operation, w)?;
         match operation {
             O::PutFileHandle(handle) => {
-                self.acting.check(self.export.tag_of_handle(handle.0))?;
-                let object = self.object_of(handle.0)?;
-                self.set_current(object);
+                match self.acting.check(self.export.tag_of_handle(handle.0)) {
+                    Ok(()) => {
+                        let object = self.object_of(handle.0)?;
+                        self.set_current(object);
+                    }
+                    Err(refused) => {
+                        let named = self.export.named(handle.0).ok();
+                        let held = named.and_then(|object| self.held_still(object));
+                        self.current = held.ok_or(refused)?;
+                    }
+                }
                 plain(w, code, ())
             }
             O::PutRootFileHandle | O::PutPublicFileHandle => {
@@ -254,7 +282,24 @@ impl Compound<'_> {
 impl<'a> Compound<'a> {
     /// The object of the current file handle.
     pub fn object(&self) -> Done<Object> {
-        self.current.object.ok_or(Status::NoFileHandle.into())
+        self.current.get()
+    }
+
+    /// The current object, for an operation that only gives back what the client holds of it.
+    pub fn held(&self) -> Done<ObjectId> {
+        self.withdrawn().map_or_else(|| self.real(), Ok)
+    }
+
+    /// The current object, if all that the client may do there is to give back what it holds.
+    pub fn withdrawn(&self) -> Option<ObjectId> {
+        self.current.withdrawn
+    }
+
+    /// What becomes current of an object in an export that the caller may not reach: something only if the client may hold it.
+    pub fn held_still(&self, object: ObjectId) -> Option<CurrentObject> {
+        let state = self.server.state.lock();
+        let held = state.is_held_by(self.sender, object);
+        held.then(|| CurrentObject::withdrawn(object))
     }
 
     /// The current object, which must be in the export. The pseudo file system takes no changes.
@@ -267,10 +312,9 @@ impl<'a> Compound<'a> {
 
     /// The saved object, which must be in the export.
     pub fn saved_real(&self) -> Done<ObjectId> {
-        match self.saved.object {
-            Some(Object::Real(object)) => Ok(object),
-            Some(Object::Pseudo(_)) => Err(Status::XDev.into()),
-            None => Err(Status::NoFileHandle.into()),
+        match self.saved.get()? {
+            Object::Real(object) => Ok(object),
+            Object::Pseudo(_) => Err(Status::XDev.into()),
         }
     }
 
@@ -278,7 +322,7 @@ impl<'a> Compound<'a> {
     pub fn set_current(&mut self, object: Object) {
         self.current = CurrentObject {
             object: Some(object),
-            state: None,
+            ..CurrentObject::default()
         };
         self.acting.go(object.tag(self.export), &mut self.who);
     }
@@ -360,7 +404,7 @@ impl<'a> Compound<'a> {
 
     /// As [`Self::file`], of the saved file handle. XDEV if the caller acts as someone else there.
     pub fn saved_file(&self) -> Done<Arc<File>> {
-        let object = self.saved.object.ok_or(Status::NoFileHandle)?;
+        let object = self.saved.get()?;
         self.acting.check_same(object.tag(self.export), &self.who)?;
         self.file_of(object)
     }

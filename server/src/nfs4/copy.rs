@@ -20,7 +20,7 @@ use crate::vfs::file::File;
 type End = (StateId, Arc<File>);
 
 /// COPY
-pub(super) fn copy(c: &mut Compound<'_>, arguments: &CopyArgs<'_>) -> Done<CopyOk> {
+pub(super) fn copy(c: &Compound<'_>, arguments: &CopyArgs<'_>) -> Done<CopyOk> {
     if !arguments.source_servers.0.is_empty() {
         return Err(Status::NotSupp.into());
     }
@@ -41,7 +41,7 @@ pub(super) fn copy(c: &mut Compound<'_>, arguments: &CopyArgs<'_>) -> Done<CopyO
 
 /// Begins a copy that goes on after the reply. `None`: it does not.
 fn begin(
-    c: &mut Compound<'_>,
+    c: &Compound<'_>,
     arguments: &CopyArgs<'_>,
     source: &End,
     target: &End,
@@ -81,7 +81,6 @@ fn begin(
         server.state.lock().forget_copy(&state);
         return Ok(None);
     }
-    c.given = Some(state);
     Ok(Some(result(Some(state), 0, verifier)))
 }
 

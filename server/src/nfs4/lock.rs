@@ -67,7 +67,7 @@ pub(super) fn test(
 
 /// LOCKU
 pub(super) fn unlock(c: &mut Compound<'_>, arguments: &UnlockArgs) -> Done<StateId> {
-    let file = file(c)?;
+    let file = c.withdrawn().map_or_else(|| file(c), Ok)?;
     let given = c.state(arguments.lock)?;
     let range = LockRange {
         kind: arguments.kind,

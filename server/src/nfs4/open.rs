@@ -1,5 +1,5 @@
 //! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE and CLOSE (RFC 7530, sections 16.2 and 16.16 to 16.19; RFC 8881, sections 18.2, 18.16
-//! and 18.18).
+//! and 18.18; RFC 9754).
 
 use odafs_common::wire::nfs4::{
     Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation,
@@ -51,11 +51,8 @@ pub(super) fn open<'a>(
 ) -> Done<OpenOk<'a>> {
     c.may_block()?;
     let wish = arguments.share_access & !share_access::BOTH;
-    let allowed = share_access::WANT_MASK
-        | share_access::SIGNAL_WHEN_AVAILABLE
-        | share_access::PUSH_WHEN_UNCONTENDED;
     let access = arguments.share_access & share_access::BOTH;
-    let unknown = if c.minor > 0 { wish & !allowed } else { wish };
+    let unknown = wish & !wishes(c.minor);
     let wants = wish & share_access::WANT_MASK <= share_access::WANT_CANCEL;
     if access == 0 || unknown != 0 || !wants || arguments.share_deny & !share_deny::BOTH != 0 {
         return Err(Status::Inval.into());
@@ -96,16 +93,43 @@ pub(super) fn open<'a>(
     if opened.notifies {
         flags |= open_result::MAY_NOTIFY_LOCK;
     }
+    let delegation = match room {
+        true => recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
+        false => Delegation::None,
+    };
+    let mut state = opened.state;
+    let instead = match (&delegation, &claimed) {
+        (Delegation::Read(given), Claimed::Nothing) => Some(given.state),
+        (Delegation::Write(given), Claimed::Nothing) => Some(given.state),
+        _ => None,
+    };
+    // What denies others something is an open.
+    let exclusive = wish & share_access::OPEN_XOR_DELEGATION != 0 && wanted.deny == 0;
+    if let Some(instead) = instead.filter(|_| exclusive)
+        && c.server.state.lock().take_back_open(&opened.state)
+    {
+        flags |= open_result::NO_OPEN_STATEID;
+        state = StateId::ANONYMOUS;
+        c.set_state(instead);
+    }
     Ok(OpenOk {
-        state: opened.state,
+        state,
         directory: found.directory,
         flags,
         set: found.set,
-        delegation: match room {
-            true => recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
-            false => Delegation::None,
-        },
+        delegation,
     })
+}
+
+/// The bits of wishes that a minor version has. Those of delegations that keep times too are heard, and not fulfilled.
+fn wishes(minor: u32) -> u32 {
+    use share_access as bit;
+    let first = bit::WANT_MASK | bit::SIGNAL_WHEN_AVAILABLE | bit::PUSH_WHEN_UNCONTENDED;
+    match minor {
+        0 => 0,
+        1 => first,
+        _ => first | bit::DELEGATION_TIMESTAMPS | bit::OPEN_XOR_DELEGATION,
+    }
 }
 
 /// The file that a client claims, and the delegation by which.
@@ -332,7 +356,7 @@ pub(super) fn confirm(c: &mut Compound<'_>, arguments: &OpenConfirmArgs) -> Done
 
 /// OPEN_DOWNGRADE
 pub(super) fn downgrade(c: &mut Compound<'_>, arguments: &OpenDowngradeArgs) -> Done<StateId> {
-    let file = c.real()?;
+    let file = c.held()?;
     let given = c.state(arguments.state)?;
     let access = arguments.share_access & !share_access::WANT_MASK;
     let mut machine = c.server.state.lock();
@@ -344,7 +368,7 @@ pub(super) fn downgrade(c: &mut Compound<'_>, arguments: &OpenDowngradeArgs) -> 
 
 /// CLOSE
 pub(super) fn close(c: &mut Compound<'_>, arguments: &CloseArgs) -> Done<StateId> {
-    let file = c.real()?;
+    let file = c.held()?;
     let given = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();
     let state = machine.close(c.now, c.sender, &given, file)?;

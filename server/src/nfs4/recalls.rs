@@ -144,7 +144,7 @@ pub(super) fn party(sender: Sender) -> Party {
 
 /// DELEGRETURN
 pub(super) fn give_back(c: &Compound<'_>, state: StateId) -> Done<()> {
-    let file = c.real()?;
+    let file = c.held()?;
     let state = c.state(state)?;
     let mut machine = c.server.state.lock();
     machine.delegation_return(c.sender, &state, file)?;
@@ -165,7 +165,7 @@ pub(super) enum Claimed {
 
 /// What OPEN gives of a file that it has opened. `wish` are the bits of the client's wish.
 pub(super) fn delegation<'a>(
-    c: &mut Compound<'_>,
+    c: &Compound<'_>,
     wanted: &Wanted,
     wish: u32,
     claimed: &Claimed,
@@ -182,26 +182,10 @@ pub(super) fn delegation<'a>(
             kind(wanted.access, wish).and_then(|kind| delegate(c, wanted, kind))
         }
     };
-    if let Ok(given) = &why {
-        c.given = match given {
-            Delegation::Read(read) => Some(read.state),
-            Delegation::Write(write) => Some(write.state),
-            Delegation::None | Delegation::NoneBecause(_) => None,
-        };
-    }
     match why {
         Ok(delegation) => delegation,
         Err(_) if wish == share_access::WANT_NO_PREFERENCE => Delegation::None,
         Err(why) => Delegation::NoneBecause(why),
-    }
-}
-
-/// The client does not hear what the operation under way has given it.
-pub(super) fn take_back(c: &mut Compound<'_>) {
-    if let Some(given) = c.given.take() {
-        let mut machine = c.server.state.lock();
-        machine.take_back_delegation(&given);
-        machine.forget_copy(&given);
     }
 }
 

@@ -5,7 +5,8 @@
 use std::ops::Deref;
 
 use odafs_common::wire::nfs4::{
-    Operation, Operations, OperationsMark, ResultWriter, ResultsMark, SessionId, Status,
+    OpCode, Opaque, Operation, Operations, OperationsMark, ResultWriter, ResultsMark, SequenceOk,
+    SessionId, Status,
 };
 use odafs_common::wire::xdr::Writer;
 use odafs_fabric::clock;
@@ -15,6 +16,7 @@ use odafs_nic::calls::Placed;
 
 use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
+use super::object::Object;
 use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
@@ -52,7 +54,6 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         sender: Sender::Named,
         placement: call.caller.placement,
         placed: None,
-        given: None,
         apart: call.apart,
         current: CurrentObject::default(),
         saved: CurrentObject::default(),
@@ -73,25 +74,55 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         }
     };
     let so_far = w.mark();
-    let held = Held {
-        server: &**server,
-        slot,
-    };
+    let held = Held::new(&**server, slot);
     compound.go_on(held, operations, so_far, results)
 }
 
-/// The slot of a compound under way. It is given back, as if never used, unless the compound comes to its end.
+/// The slot of a compound under way, unless the compound has come to its end.
 struct Held<S: Deref<Target = Nfs4>> {
     server: S,
     slot: Option<Slot>,
+    /// The operation under way on a thread that may block, where operations take effect.
+    begun: Option<OpCode>,
+}
+
+impl<S: Deref<Target = Nfs4>> Held<S> {
+    fn new(server: S, slot: Option<Slot>) -> Self {
+        Self {
+            server,
+            slot,
+            begun: None,
+        }
+    }
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
+    /// The slot of a compound that has done nothing is given back, as if never used. Of one that panicked nobody knows what it has
+    /// done: it never runs again, and its repetitions hear of a fault in the operation.
     fn drop(&mut self) {
-        if let Some(slot) = &self.slot {
-            self.server.state.lock().abandon(slot);
+        let Some(slot) = self.slot.take() else {
+            return;
+        };
+        let mut state = self.server.state.lock();
+        match self
+            .begun
+            .and_then(|code| Some((code, state.sequence_ok(&slot)?)))
+        {
+            Some((code, ok)) => state.finish(&slot, &fault(code, ok), true),
+            None => state.abandon(&slot),
         }
     }
+}
+
+/// The reply of a compound in which an operation met a fault of the server.
+fn fault(code: OpCode, ok: SequenceOk) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let mut w = Writer::new(&mut reply);
+    let mut w = ResultWriter::begin(&mut w, Opaque(b""));
+    w.push(OpCode::Sequence, &Ok::<_, Status>(ok));
+    w.fail(code, Status::ServerFault);
+    w.finish(Status::ServerFault);
+    reply
 }
 
 /// How the first operation of a compound was taken.
@@ -166,7 +197,7 @@ impl Compound<'_> {
     ) -> Answer {
         let _acting = promises::changing_for(recalls::party(self.sender));
         let mut w = ResultWriter::resume(results, so_far);
-        let status = match self.all(operations, held.slot.as_ref(), &mut w) {
+        let status = match self.all(operations, &mut held, &mut w) {
             Ok(status) => status,
             Err(next) => {
                 let slot = held.slot.take();
@@ -189,17 +220,22 @@ impl Compound<'_> {
     fn all(
         &mut self,
         mut operations: Operations<'_>,
-        slot: Option<&Slot>,
+        held: &mut Held<&Nfs4>,
         w: &mut ResultWriter<'_, '_>,
     ) -> Result<Status, OperationsMark> {
-        let kept = slot.filter(|slot| slot.cache);
+        let kept = held.slot.as_ref().filter(|slot| slot.cache);
         let kept =
             kept.map(|slot| (slot.cached_bytes as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
         let mut last = Status::Ok;
         while last == Status::Ok {
             let next = operations.mark();
             last = match operations.next() {
-                Some(Ok(operation)) => self.step(operation, kept, w).ok_or(next)?,
+                Some(Ok(operation)) => {
+                    if self.effort == Effort::MayBlock {
+                        held.begun = Some(operation.code());
+                    }
+                    self.step(operation, kept, w).ok_or(next)?
+                }
                 Some(Err(bad)) => {
                     w.fail(bad.code(), bad.status());
                     bad.status()
@@ -224,7 +260,6 @@ impl Compound<'_> {
             return Some(Status::Resource);
         }
         let (results, current, placed) = (w.count(), self.current, self.placed.is_some());
-        self.given = None;
         let done = self.one(operation, w);
         // The store had to act for the caller, and this thread may not: what it was refused is no answer.
         let missed = self.effort == Effort::ResidentOnly && ids::were_missed();
@@ -259,7 +294,6 @@ impl Compound<'_> {
             w.take_back();
             w.fail(code, status);
             self.placed.take_if(|_| !placed);
-            recalls::take_back(self);
         }
         Some(too_big.unwrap_or(status))
     }
@@ -272,22 +306,28 @@ impl Compound<'_> {
     }
 
     /// Drops the file handles of exports that the caller may not reach any more, since the rules have changed meanwhile.
+    /// What the client holds of the current file it may still give back.
     fn forget_what_is_out_of_reach(&mut self) {
-        for kept in [&mut self.current, &mut self.saved] {
+        let reached = |kept: &CurrentObject| {
             let tag = kept.object.map(|object| object.tag(self.export));
-            if tag.is_some_and(|tag| self.acting.check(tag).is_err()) {
-                *kept = CurrentObject::default();
-            }
+            tag.is_none_or(|tag| self.acting.check(tag).is_ok())
+        };
+        let (current, saved) = (reached(&self.current), reached(&self.saved));
+        if !current {
+            self.current = match self.current.object {
+                Some(Object::Real(object)) => self.held_still(object).unwrap_or_default(),
+                _ => CurrentObject::default(),
+            };
+        }
+        if !saved {
+            self.saved = CurrentObject::default();
         }
     }
 
     /// Everything that another thread needs to go on.
     fn suspend(self, slot: Option<Slot>, next: OperationsMark, so_far: ResultsMark) -> Waiting {
         Waiting {
-            held: Held {
-                server: Arc::clone(self.server),
-                slot,
-            },
+            held: Held::new(Arc::clone(self.server), slot),
             next,
             so_far,
             minor: self.minor,
@@ -348,16 +388,12 @@ impl Suspended for Waiting {
             sender: waiting.sender,
             placement: call.caller.placement,
             placed: waiting.placed,
-            given: None,
             apart: call.apart.filter(|_| waiting.apart),
             current: waiting.current,
             saved: waiting.saved,
             room: waiting.room,
         };
-        let held = Held {
-            server: &**server,
-            slot: waiting.held.slot.take(),
-        };
+        let held = Held::new(&**server, waiting.held.slot.take());
         compound.forget_what_is_out_of_reach();
         compound.act_where_it_is();
         compound.go_on(held, operations, waiting.so_far, results)

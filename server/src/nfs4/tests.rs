@@ -16,10 +16,13 @@ mod slots;
 mod space;
 mod suspended;
 mod way_back;
+mod wishes;
+mod withdrawn;
 
 use std::cell::Cell;
 
 use odafs_common::wire::nfs4::*;
+use odafs_common::wire::rpc::{Auth, AuthSys, Groups};
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
@@ -27,7 +30,7 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Notes, Transport};
 
 use super::{Config, LEASE, MinorVersions, Nfs4, OPERATIONS_MAX, OwnersConfig, Records};
-use crate::rpc::access::Rights;
+use crate::rpc::access::{Access, Rights};
 use crate::rpc::{Answer, Call, Program as _, Resumed, Suspended};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportConfig;
@@ -38,6 +41,8 @@ use crate::vfs::testing::{World, owner};
 struct Room {
     world: World,
     nfs: Arc<Nfs4>,
+    /// Who may do what, where that is not the same for all.
+    access: Option<Access>,
 }
 
 /// A client of one connection.
@@ -108,6 +113,7 @@ impl Room {
         Self {
             nfs: Nfs4::new(Arc::clone(&world.export), config),
             world,
+            access: None,
         }
     }
 
@@ -124,10 +130,13 @@ impl Room {
         bytes: &[u8],
         effort: Effort,
     ) -> (Answer, Reply) {
+        let auth = claimed(who);
+        let access = self.access.as_ref();
+        let squashed = access.map(|access| access.credential(caller, &auth).expect("admitted"));
         let call = Call {
             caller,
-            who: who.clone(),
-            rights: Rights::default(),
+            who: squashed.unwrap_or_else(|| who.clone()),
+            rights: access.map_or_else(Rights::default, |access| access.rights(caller, &auth)),
             procedure: Procedure::Compound.code(),
             arguments: Reader::new(bytes),
             apart: None,
@@ -155,16 +164,29 @@ impl Room {
         bytes: &[u8],
     ) -> (Answer, Reply) {
         let mut results = so_far.0;
+        let auth = claimed(who);
+        let access = self.access.as_ref();
         let resumed = Resumed {
             caller,
             who: who.clone(),
-            rights: Rights::default(),
+            rights: access.map_or_else(Rights::default, |access| access.rights(caller, &auth)),
             arguments: Reader::new(bytes),
             apart: None,
         };
         let answer = call.resume(resumed, &mut Writer::resume(&mut results, None));
         (answer, Reply(results))
     }
+}
+
+/// What a caller says of itself.
+fn claimed(who: &Credential) -> Auth<'_> {
+    Auth::Sys(AuthSys {
+        stamp: 0,
+        machine: b"client",
+        uid: who.uid,
+        gid: who.gid,
+        gids: Groups::new(&who.groups),
+    })
 }
 
 fn caller(connection: u64) -> Caller {

@@ -44,6 +44,7 @@ pub use error::StoreError;
 pub use listing::{DirEntry, Listing, ReaddirRange};
 pub use local::{Among, LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
+pub(crate) use permission::check_sticky;
 pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
 pub use tar::TarStore;

@@ -124,6 +124,15 @@ pub(crate) fn check_take(
     credential: &Credential,
 ) -> Result<()> {
     check_add(directory, credential)?;
+    check_sticky(directory, victim, credential)
+}
+
+/// Checks that the directory is not sticky, or that the caller owns it or the object, or is root.
+pub(crate) fn check_sticky(
+    directory: &Attributes,
+    victim: &Attributes,
+    credential: &Credential,
+) -> Result<()> {
     let owner = [0, directory.uid, victim.uid].contains(&credential.uid);
     require(directory.mode & STICKY == 0 || owner, Status::Perm)
 }

@@ -76,7 +76,14 @@ pub fn link(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<Attributes, StoreError> {
-    let judge = || may_change(export, who, directory).map_err(Into::into);
+    let judge = || {
+        may_change(export, who, directory)?;
+        match export.store().lookup(who, directory, name) {
+            Ok(_) => Err(Status::Exist.into()),
+            // What else there is, the change finds out.
+            Err(_) => Ok(()),
+        }
+    };
     let _changing = export.promises().ask_judged(object, judge)?;
     let attributes = export.store().link(who, object, directory, name)?;
     change::record_links(export, object);

@@ -17,7 +17,7 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread_local};
 
-use crate::store::{Credential, ObjectId, Status, StoreError, access};
+use crate::store::{Credential, ObjectId, Status, StoreError, access, check_sticky};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -423,7 +423,7 @@ impl Promises {
             // What is not there is the change's own finding.
             if let Ok((object, _)) = export.store().lookup(who, *directory, name) {
                 if self.is_promised(object) {
-                    may_change(export, who, *directory)?;
+                    may_take(export, who, *directory, object)?;
                 }
                 *changing = Some(self.ask(object)?);
             }
@@ -451,6 +451,24 @@ pub(crate) fn may_change(
 ) -> Result<(), Status> {
     match export.store().access(who, object, access::MODIFY) {
         Ok(may) if may & access::MODIFY == 0 => Err(Status::Access),
+        // What else there is, the change finds out.
+        _ => Ok(()),
+    }
+}
+
+/// Refuses who may not take a name of an object from a directory.
+fn may_take(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    object: ObjectId,
+) -> Result<(), Status> {
+    may_change(export, who, directory)?;
+    let attributes = |object| export.store().getattr(object);
+    match (attributes(directory), attributes(object)) {
+        (Ok(directory), Ok(object)) => {
+            check_sticky(&directory, &object, who).map_err(|error| error.status)
+        }
         // What else there is, the change finds out.
         _ => Ok(()),
     }

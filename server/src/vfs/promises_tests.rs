@@ -270,6 +270,40 @@ fn who_may_not_change_a_file_asks_nobody() {
 }
 
 #[test]
+fn who_may_take_no_name_or_give_no_new_one_asks_nobody() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    world.file("b", b"other");
+    promise(&world, &keeper, &file);
+    let (export, root) = (&*world.export, world.export.root());
+    let root_user = Credential::of(0, 0, &[]);
+    let new = SetAttributes {
+        mode: Some(0o1777),
+        ..SetAttributes::default()
+    };
+    let set = attributes::set(export, &root_user, root, &new, None);
+    set.expect("the mode is set");
+    let stranger = Credential::of(4711, 4711, &[]);
+    let removed = namespace::remove(export, &stranger, root, b"a");
+    let renamed = namespace::rename(export, &stranger, (root, b"a"), (root, b"c"));
+    for taken in [removed, renamed] {
+        assert_eq!(taken.unwrap_err().status, Status::Perm);
+    }
+    let linked = namespace::link(export, &owner(), file.object(), root, b"b");
+    assert_eq!(linked.unwrap_err().status, Status::Exist);
+    assert!(keeper.asked.lock().is_empty());
+    // Its owner may.
+    let returning = changing_for(Party::Returning(None));
+    let removed = namespace::remove(export, &owner(), root, b"a");
+    assert_eq!(removed.unwrap_err().status, Status::Jukebox);
+    assert_eq!(keeper.asked.lock().len(), 1);
+    drop(returning);
+    end(&world, &keeper, &file);
+    assert!(is_empty(export.promises()));
+}
+
+#[test]
 fn after_a_restart_only_what_was_so_before_is_taken() {
     let world = World::new(64);
     let file = world.file("a", b"old");

@@ -1,5 +1,5 @@
 //! Attributes that are read: GETATTR, READDIR, VERIFY and NVERIFY (RFC 7530, section 5; RFC 8881, section 5; RFC 7862,
-//! section 12.2; RFC 8275; RFC 8276, section 8.2).
+//! section 12.2; RFC 8275; RFC 8276, section 8.2; RFC 9754).
 
 use super::acl::{Acl, Acl41};
 use super::types::{FileHandle, FileType, FsId, List, Opaque, RawAttributes, Time};
@@ -175,6 +175,8 @@ enumeration! {
         ModeUmask = 81,
         /// There are extended attributes (4.2, RFC 8276).
         XattrSupport = 82,
+        /// What OPEN takes (4.2, RFC 9754).
+        OpenArguments = 86,
     }
 }
 
@@ -234,6 +236,24 @@ enumeration! {
         TimeMetadata = 3,
         /// Nothing is promised.
         Undefined = 4,
+    }
+}
+
+record! {
+    /// `open_arguments4` (RFC 9754): which values the arguments of OPEN may have, by their numbers. Flags go by the numbers of their
+    /// bits, and wishes for delegations by their values shifted to the right by eight.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct OpenArguments {
+        /// Of the access.
+        pub share_access: Bitmap,
+        /// Of what is denied to others.
+        pub share_deny: Bitmap,
+        /// Of the wishes for delegations.
+        pub wants: Bitmap,
+        /// Of the claims.
+        pub claims: Bitmap,
+        /// Of the ways to make a file.
+        pub creations: Bitmap,
     }
 }
 
@@ -392,6 +412,8 @@ attributes! {
     change_type: ChangeType = ChangeAttributeType,
     /// The object can have extended attributes (4.2).
     xattr_support: bool = XattrSupport,
+    /// What OPEN takes (4.2).
+    open_arguments: OpenArguments = OpenArguments,
 }
 
 impl<'a> Attributes<'a> {

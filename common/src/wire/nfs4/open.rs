@@ -32,6 +32,10 @@ pub mod share_access {
     pub const SIGNAL_WHEN_AVAILABLE: u32 = 0x1_0000;
     /// Hand it over when nobody conflicts (4.1).
     pub const PUSH_WHEN_UNCONTENDED: u32 = 0x2_0000;
+    /// A delegation that keeps the times too (4.2, RFC 9754).
+    pub const DELEGATION_TIMESTAMPS: u32 = 0x10_0000;
+    /// With a delegation, no stateid of the open (4.2, RFC 9754).
+    pub const OPEN_XOR_DELEGATION: u32 = 0x20_0000;
 }
 
 /// Bits of [`OpenArgs::share_deny`] and the like.
@@ -54,6 +58,8 @@ pub mod open_result {
     pub const LOCKTYPE_POSIX: u32 = 0x04;
     /// The file stays while it is open, even if it is removed (4.1).
     pub const PRESERVE_UNLINKED: u32 = 0x08;
+    /// Nothing is open: there is a delegation instead, and no stateid of the open (4.2, RFC 9754).
+    pub const NO_OPEN_STATEID: u32 = 0x10;
     /// CB_NOTIFY_LOCK may come (4.1).
     pub const MAY_NOTIFY_LOCK: u32 = 0x20;
 }

@@ -90,7 +90,8 @@ pub struct Send {
     pub sequence: u32,
     /// The RPC program.
     pub program: u32,
-    /// The minor version of the session.
+    /// The minor version of the compound that made the session. Callbacks are of that one, whichever the compounds in the session are
+    /// of (RFC 8881, section 19.2).
     pub minor: u32,
     /// With these credentials.
     pub credential: EncodedAuth,

@@ -24,7 +24,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::Callback;
 use super::opens::Key;
-use super::stateids::{is_current, words};
+use super::stateids::is_current;
 use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
@@ -303,7 +303,7 @@ impl State {
         self.recall(now, file, by)
     }
 
-    fn delegated_to_others(&self, file: ObjectId, by: Option<u32>) -> Vec<Key> {
+    pub(super) fn delegated_to_others(&self, file: ObjectId, by: Option<u32>) -> Vec<Key> {
         let keys = self.delegations.files.get(&file);
         let keys = keys.into_iter().flatten().copied();
         keys.filter(|key| Some(key.0) != by).collect()
@@ -397,12 +397,6 @@ impl State {
     /// Whether somebody has a delegation of the file, be it one that was revoked.
     pub(super) fn has_delegation(&self, file: ObjectId) -> bool {
         self.is_delegated(file) || self.delegations.revoked.contains_key(&file)
-    }
-
-    /// Takes back a delegation whose client did not hear of it.
-    pub fn take_back_delegation(&mut self, given: &StateId) {
-        let [.., client, number] = words(&given.other);
-        self.drop_delegation((client, number));
     }
 
     /// DELEGRETURN

@@ -66,7 +66,8 @@ pub struct Limits {
     pub operations: u32,
 }
 
-/// The user on whose behalf a client id is made: another may not take it over.
+/// The user on whose behalf a client id is made, as the caller names it: another may not take it over. That is all that compares
+/// users: without state protection (SP4_NONE), whoever knows a session or a client id may end it (RFC 8881, section 2.10.8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal(pub u32);
 

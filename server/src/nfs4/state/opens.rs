@@ -4,6 +4,7 @@
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
 use odafs_fabric::clock::Nanos;
 
+use super::clients::Client;
 use super::locks::holder;
 use super::owners::Role;
 use super::stateids::{is_current, words};
@@ -170,18 +171,21 @@ impl State {
         })
     }
 
-    /// Forgets an open whose OPEN failed in the end, so that its client knows nothing of it. One that was there before stays.
-    pub fn take_back_open(&mut self, opened: &StateId) {
+    /// Forgets an open of which its client is told nothing, since its OPEN failed in the end, or brings a delegation instead. One that
+    /// was there before stays: false.
+    pub fn take_back_open(&mut self, opened: &StateId) -> bool {
         let [.., client, number] = words(&opened.other);
         let key = (client, number);
         let Some(entry) = self.entries.get(&key) else {
-            return;
+            return false;
         };
-        if opened.sequence == 1 && entry.sequence == 1 {
+        let new = opened.sequence == 1 && entry.sequence == 1;
+        if new {
             let owner = entry.owner;
             self.drop_open(key);
             self.release_owner(owner);
         }
+        new
     }
 
     /// The client of an open that stands in the way. That of the same owner does too (RFC 8881, section 9.7).
@@ -354,6 +358,22 @@ impl State {
     /// Whether somebody has the file open, or a delegation of it, or is to take note that it was revoked.
     pub fn is_held(&self, file: ObjectId) -> bool {
         self.files.contains_key(&file) || self.has_delegation(file)
+    }
+
+    /// Whether this client has the file open, or a delegation of it. Where the client is not known, whether one of minor version 0
+    /// has it open.
+    pub fn is_held_by(&self, sender: Sender, file: ObjectId) -> bool {
+        let opens = self.files.get(&file).into_iter();
+        let opens = opens.flat_map(|file| file.opens.iter().copied());
+        let delegated = self.delegated_to_others(file, None);
+        let mut clients = opens.chain(delegated).map(|(client, _)| client);
+        match sender {
+            Sender::Client(id) => clients.any(|client| self.number(id) == Some(client)),
+            Sender::Named => clients.any(|number| {
+                let client = self.clients.get(&number);
+                client.is_some_and(Client::legacy)
+            }),
+        }
     }
 
     /// FREE_STATEID

@@ -439,15 +439,23 @@ impl State {
             reply_bytes: fore.max_response,
             cached_bytes: fore.max_response_cached,
         };
-        let ok = SequenceOk {
-            session: args.session,
-            sequence: args.sequence,
-            slot: args.slot,
-            highest_slot: count - 1,
-            target_highest_slot: target,
-            status_flags: self.back_status(&args.session) | self.delegation_status(number),
-        };
+        let ok = self.sequence_ok(&slot).ok_or(Status::ServerFault)?;
         Ok(Sequenced::Execute(slot, ok))
+    }
+
+    /// The result of SEQUENCE in the compound of this slot. `None`: its session was destroyed meanwhile.
+    pub fn sequence_ok(&self, slot: &Slot) -> Option<SequenceOk> {
+        let session = self.sessions.get(&slot.session)?;
+        let under_way = session.slots.get(slot.number as usize)?;
+        let flags = self.back_status(&slot.session) | self.delegation_status(session.client);
+        Some(SequenceOk {
+            session: slot.session,
+            sequence: under_way.sequence,
+            slot: slot.number,
+            highest_slot: session.slots.len() as u32 - 1,
+            target_highest_slot: session.target,
+            status_flags: flags,
+        })
     }
 
     /// The state of a slot whose compound has ended, unless its session was destroyed meanwhile.

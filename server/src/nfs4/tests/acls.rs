@@ -21,7 +21,7 @@ fn allow(access: u32, who: &'static [u8]) -> Ace<'static> {
 }
 
 /// Attributes to set, encoded.
-fn raw(new: &SetAttributes<'_>) -> RawAttributes<'static> {
+pub(super) fn raw(new: &SetAttributes<'_>) -> RawAttributes<'static> {
     let mut bytes = Vec::new();
     odafs_common::wire::xdr::Encode::encode(new, &mut Writer::new(&mut bytes));
     let bytes: &'static [u8] = bytes.leak();

@@ -1,5 +1,10 @@
 //! Slots: what is sent again is not done again.
 
+use odafs_fabric::sync::atomic::{AtomicUsize, Ordering};
+
+use super::super::fits;
+use super::super::run::REPLY_OVERHEAD_BYTES;
+use super::acls::raw;
 use super::*;
 use crate::vfs::{ids, namespace};
 
@@ -241,4 +246,138 @@ fn an_open_whose_result_does_not_fit_makes_nothing() {
     assert!(out.contains("\nodafs_nfs4_locks 0\n"));
     client.caller.reply_bytes_max += 4;
     assert_eq!(client.does(&[put, lock]).status(), Status::Ok);
+}
+
+/// The store fails in a way that nobody foresaw, when what comes before has taken effect.
+#[test]
+fn a_compound_that_panicked_does_not_run_again() {
+    let syncs = AtomicUsize::new(0);
+    // The first is that of the directory from which a name was taken.
+    let second = move || assert_ne!(syncs.fetch_add(1, Ordering::Relaxed), 1, "on purpose");
+    let world = World::before_syncs(256, second);
+    let room = Room::over(world, Records::none(), LEASE);
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (state, _) = client.opened(b"me", b"file", (share_access::BOTH, 0), None);
+    room.file(b"other", b"data");
+    let ask = [
+        Operation::PutRootFileHandle,
+        Operation::Remove(Name(b"other")),
+        Operation::Lookup(Name(b"file")),
+        Operation::Write(WriteArgs {
+            state,
+            offset: 0,
+            stable: Stable::FileSync,
+            data: Payload(b"new"),
+        }),
+    ];
+    let bytes = client.next(&ask);
+    let run = || room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+    room.file(b"other", b"another one");
+    for _ in 0..2 {
+        let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+        assert_eq!(reply.status(), Status::ServerFault);
+        let all = reply.all();
+        let [
+            OperationResult::Sequence(Ok(sequence)),
+            OperationResult::Write(Err(Status::ServerFault)),
+        ] = &all[..]
+        else {
+            panic!("{all:?}");
+        };
+        assert_eq!(sequence.sequence, client.sequence.get());
+    }
+    let find = Operation::Lookup(Name(b"other"));
+    let found = client.does(&[Operation::PutRootFileHandle, find]);
+    assert_eq!(found.status(), Status::Ok, "{:?}", found.all());
+    // The lease goes on.
+    room.nfs.tick(odafs_fabric::clock::now());
+    assert_eq!(room.nfs.state.lock().counts()[..2], [1, 1]);
+}
+
+#[test]
+fn a_change_whose_result_does_not_fit_is_not_made() {
+    let room = Room::new();
+    for name in [&b"file"[..], b"other", b"third"] {
+        room.file(name, b"data");
+    }
+    let mut client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::BOTH, 0), None);
+    let root = || Operation::PutRootFileHandle;
+    let put = || Operation::PutFileHandle(FileHandle(&handle));
+    let mode = SetAttributes {
+        mode: Some(0o640),
+        ..SetAttributes::default()
+    };
+    let range = RangeArgs {
+        state,
+        offset: 0,
+        length: 2,
+    };
+    let changes = [
+        (
+            root(),
+            Operation::Create(CreateArgs {
+                kind: CreateType::Directory,
+                name: Name(b"made"),
+                attributes: RawAttributes::default(),
+            }),
+        ),
+        (root(), Operation::Link(Name(b"linked"))),
+        (root(), Operation::Remove(Name(b"other"))),
+        (
+            root(),
+            Operation::Rename(RenameArgs {
+                from: Name(b"third"),
+                to: Name(b"renamed"),
+            }),
+        ),
+        (
+            put(),
+            Operation::SetAttributes(SetAttributesArgs {
+                state: StateId::ANONYMOUS,
+                attributes: raw(&mode),
+            }),
+        ),
+        (
+            put(),
+            Operation::Write(WriteArgs {
+                state,
+                offset: 0,
+                stable: Stable::FileSync,
+                data: Payload(b"new"),
+            }),
+        ),
+        (put(), Operation::Deallocate(range)),
+    ];
+    let looker = Client::new(&room, b"looker", 2);
+    let look = || {
+        let asked = Bitmap::of(&[Attribute::Change]);
+        let get = || Operation::GetAttributes(GetAttributesArgs { asked });
+        let reply = looker.does(&[root(), get(), put(), get()]);
+        format!("{:?}", &reply.all()[1..])
+    };
+    for (at, change) in changes {
+        let code = change.code();
+        // LINK takes the file, and RENAME the root, from the saved handle.
+        let before = match code {
+            OpCode::Link => [put(), Operation::SaveFileHandle, root()],
+            OpCode::Rename => [root(), Operation::SaveFileHandle, at],
+            _ => [at.clone(), Operation::SaveFileHandle, at],
+        };
+        let without = client.does(&before).0.len();
+        let longest = fits::of_change(&change, 0).expect("a change");
+        let was = look();
+        client.caller.reply_bytes_max = (without + REPLY_OVERHEAD_BYTES + longest - 4) as u32;
+        let all = [&before[..], &[change]].concat();
+        let refused = client.does(&all);
+        assert_eq!(refused.status(), Status::RepTooBig, "{code:?}");
+        assert_eq!(look(), was, "{code:?}");
+        client.caller.reply_bytes_max += 4;
+        let done = client.does(&all);
+        assert_eq!(done.status(), Status::Ok, "{code:?}: {:?}", done.all());
+        assert!(done.0.len() <= without + longest, "{code:?}");
+        client.caller.reply_bytes_max = 2 << 20;
+    }
 }

@@ -3,15 +3,20 @@
 use std::borrow::Cow;
 
 use odafs_common::wire::rpc::Auth;
+use odafs_fabric::Peer;
 use odafs_nic::calls::Caller;
 
-use super::{Access, Squash, Verdict};
+use super::{Access, NOBODY, Squash, Verdict};
 use crate::vfs::{Credential, Status};
 
 /// The rights of a caller by export, for one call. Exports go by their tags (`Export::tag_of`), and tag 0 is what lies
 /// above all of them. The default is for servers without a table: everything may be reached.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rights<'a>(Option<Judged<'a>>);
+pub struct Rights<'a> {
+    judged: Option<Judged<'a>>,
+    /// The user that the caller says it is.
+    user: Option<u32>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Judged<'a> {
@@ -22,16 +27,26 @@ struct Judged<'a> {
 
 impl<'a> Rights<'a> {
     pub(super) fn new(access: &'a Access, caller: &'a Caller, auth: &'a Auth<'a>) -> Self {
-        Self(access.is_by_export().then_some(Judged {
+        let judged = Judged {
             access,
             caller,
             auth,
-        }))
+        };
+        Self {
+            judged: access.is_by_export().then_some(judged),
+            user: Some(user(&caller.peer, auth)),
+        }
+    }
+
+    /// The user that the caller says it is, whatever its ids are squashed to. `base` is the credential of the call, for servers
+    /// that were told no more.
+    pub fn user(&self, base: &Credential) -> u32 {
+        self.user.unwrap_or(base.uid)
     }
 
     /// Whether exports have rules of their own, so that the tag of an object matters.
     pub fn are_by_export(&self) -> bool {
-        self.0.is_some()
+        self.judged.is_some()
     }
 
     /// Whether the caller may reach an export by a file handle.
@@ -39,7 +54,7 @@ impl<'a> Rights<'a> {
     /// # Errors
     /// As Linux' server: STALE where the caller's address is not admitted, PERM where its port is not.
     pub fn check(&self, tag: u16) -> Result<(), Status> {
-        let Some(judged) = self.0 else {
+        let Some(judged) = self.judged else {
             return Ok(());
         };
         match judged.access.verdict_on(judged.caller, tag) {
@@ -51,7 +66,7 @@ impl<'a> Rights<'a> {
 
     /// Whether the caller may reach every export.
     pub fn reach_all(&self) -> bool {
-        self.0
+        self.judged
             .is_none_or(|judged| judged.access.reaches_all(judged.caller))
     }
 
@@ -65,7 +80,7 @@ impl<'a> Rights<'a> {
         base: &'c Credential,
     ) -> Result<Cow<'c, Credential>, Status> {
         self.check(tag)?;
-        let Some(judged) = self.0 else {
+        let Some(judged) = self.judged else {
             return Ok(Cow::Borrowed(base));
         };
         let verdict = |tag| judged.access.verdict_on(judged.caller, tag);
@@ -79,16 +94,25 @@ impl<'a> Rights<'a> {
     /// What tells callers of one peer apart in what they hold at the server as a whole: their own ids where exports have
     /// rules, since one of these may keep the ids that the server's own rule squashes.
     pub fn identity(&self, base: &Credential) -> Credential {
-        let claimed = self.0.map(|judged| judged.credential(Squash::None));
+        let claimed = self.judged.map(|judged| judged.credential(Squash::None));
         claimed.and_then(Result::ok).unwrap_or_else(|| base.clone())
     }
 
     /// Whether `known` is [`Rights::identity`]. Allocates nothing.
     pub fn is_identity(&self, known: &Credential, base: &Credential) -> bool {
-        match self.0 {
+        match self.judged {
             None => known == base,
             Some(judged) => judged.access.is_claimed(known, judged.caller, judged.auth),
         }
+    }
+}
+
+/// The user that a caller says it is; on one host, that the kernel says it is.
+fn user(peer: &Peer, auth: &Auth<'_>) -> u32 {
+    match (peer, auth) {
+        (Peer::Uid { uid, .. }, _) => *uid,
+        (_, Auth::Sys(sys)) => sys.uid,
+        (_, Auth::None | Auth::Other { .. }) => NOBODY,
     }
 }
 

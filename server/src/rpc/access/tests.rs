@@ -219,7 +219,7 @@ fn ids_are_squashed_as_each_export_says() {
     let auth = sys(0, 0, &[]);
     let rights = access.rights(&caller, &auth);
     let root = rights.credential(7, &base).expect("admitted");
-    assert_eq!(root.uid, NOBODY);
+    assert_eq!((root.uid, rights.user(&base)), (NOBODY, 0));
     assert!(!rights.is_identity(&identity, &base));
 }
 
@@ -230,6 +230,7 @@ fn in_a_server_without_a_table_a_call_has_one_credential() {
     let base = access.credential(&caller, &auth).expect("admitted");
     let rights = access.rights(&caller, &auth);
     assert!(!rights.are_by_export() && rights.reach_all());
+    assert_eq!(rights.user(&base), 5);
     assert_eq!(rights.credential(77, &base), Ok(Cow::Borrowed(&base)));
     assert_eq!(rights.check(77), Ok(()));
     assert!(rights.is_identity(&base, &base));

@@ -78,6 +78,13 @@ pub fn full() -> Attributes<'static> {
         space_freed: Some(11),
         change_type: Some(ChangeType::VersionCounter),
         xattr_support: Some(true),
+        open_arguments: Some(OpenArguments {
+            share_access: Bitmap::EMPTY.with(1),
+            share_deny: Bitmap::EMPTY.with(0).with(3),
+            wants: Bitmap::EMPTY.with(3).with(21),
+            claims: Bitmap::EMPTY.with(6),
+            creations: Bitmap::EMPTY,
+        }),
     }
 }
 
@@ -174,7 +181,31 @@ fn minor_versions_know_their_attributes() {
     assert!(!known_in(0).contains(Attribute::SupportedExclusiveCreate));
     assert!(known_in(1).contains(Attribute::FsCharsetCapabilities));
     assert!(!known_in(1).contains(Attribute::ChangeAttributeType));
-    assert_eq!(known_in(2).iter().count(), 83);
+    assert_eq!(known_in(2).iter().count(), 84);
+}
+
+/// Worked out by hand from RFC 9754.
+#[test]
+fn what_open_takes_are_sets_of_numbers() {
+    let asked = Bitmap::of(&[Attribute::OpenArguments]);
+    let words: [u32; 14] = [
+        3,
+        0,
+        0,
+        1 << 22,
+        36,
+        1,
+        1 << 1,
+        1,
+        1 << 3 | 1,
+        1,
+        1 << 21 | 1 << 3,
+        1,
+        1 << 6,
+        0,
+    ];
+    let bytes = words.map(u32::to_be_bytes).concat();
+    assert_eq!(encoded(&full(), &asked), bytes);
 }
 
 #[test]

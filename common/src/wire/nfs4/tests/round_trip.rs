@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn attributes_that_are_asked_for(asked in btree_set(0u32..83, 0..83), there in btree_set(0u32..83, 0..83)) {
+    fn attributes_that_are_asked_for(asked in btree_set(0u32..87, 0..87), there in btree_set(0u32..87, 0..87)) {
         let (asked, there) = (set(&asked), set(&there));
         let mut bytes = Vec::new();
         full().encode_asked(&there, &mut Writer::new(&mut bytes));

@@ -175,20 +175,3 @@ fn open_of(state: &mut State, client: u64, file: ObjectId) -> StateId {
     let opened = state.open(at(0), sender, &owner(client, b"o"), &wanted);
     opened.unwrap().state
 }
-
-#[test]
-fn one_that_was_taken_back_leaves_nothing() {
-    let state = &mut machine();
-    let (a, _) = hearing(state, b"a", 1);
-    let held = take(state, at(0), a, file(9)).unwrap();
-    state.take_back_delegation(&held);
-    assert_eq!(state.take_undelegated(), [file(9)]);
-    assert_eq!(state.test_state(at(0), a, &held), Status::BadStateId);
-    let wanted = of(file(9), READ);
-    let sender = Sender::Client(a);
-    assert!(
-        state
-            .may_delegate(at(0), sender, &wanted, Delegated::Read)
-            .is_ok()
-    );
-}
