@@ -1,4 +1,4 @@
-//! Exports with rules of their own, as callers at different addresses see them by every protocol.
+//! A server of two exports with rules of their own, and clients at addresses.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,11 +7,10 @@ use odafs_common::direct;
 use odafs_common::mac::MacAlgorithm;
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::session::{Initiator, Pattern};
-use odafs_common::wire::mount3::{self, DirPath, Exports, MountResult, Mounts};
+use odafs_common::wire::mount3::{self};
 use odafs_common::wire::nfs3::{
-    self, CreateResult, DirectoryName, Failed, FileHandle, GetAttributesResult, LinkArgs,
-    LinkResult, LookupResult, MakeDirectoryArgs, Procedure, ReadArgs, ReadDirArgs, ReadDirPlusArgs,
-    ReadDirPlusResult, ReadDirResult, ReadResult, RenameArgs, RenameResult, Status,
+    self, DirectoryName, FileHandle, LookupResult, Procedure, ReadArgs, ReadDirArgs, ReadDirPlusArgs,
+    ReadDirPlusResult, ReadDirResult, ReadResult, Status,
 };
 use odafs_common::wire::nfs4::{self, CallWriter, Name, Opaque, Operation, OperationResult};
 use odafs_common::wire::nlm4;
@@ -40,32 +39,32 @@ use odafs_server::store::{
     CreateHow, Credential, MemoryStore, SetAttributes, Store, StoreTable, Time,
 };
 
-const OPEN: u16 = 7;
-const CLOSED: u16 = 9;
+pub const OPEN: u16 = 7;
+pub const CLOSED: u16 = 9;
 
 /// `/open` is for 10.0.0.0/8, whose ids are squashed; `/deep/closed` for 10.1.0.0/16, which keeps its ids but root's.
-struct Server {
-    service: Service,
-    access: Arc<Access>,
-    export: Arc<Export>,
+pub struct Server {
+    pub service: Service,
+    pub access: Arc<Access>,
+    pub export: Arc<Export>,
     xid: Cell<u32>,
 }
 
 /// A client of one connection.
-struct Client<'s> {
-    server: &'s Server,
-    caller: Caller,
-    uid: u32,
+pub struct Client<'s> {
+    pub server: &'s Server,
+    pub caller: Caller,
+    pub uid: u32,
 }
 
-fn closed_rule() -> Rule {
+pub fn closed_rule() -> Rule {
     let networks = vec!["10.1.0.0/16".parse().unwrap()];
     let mut rule = Rule::new(networks, Squash::Root);
     rule.loopback = false;
     rule
 }
 
-fn open_rule() -> Rule {
+pub fn open_rule() -> Rule {
     Rule::new(vec!["10.0.0.0/8".parse().unwrap()], Squash::All)
 }
 
@@ -92,7 +91,7 @@ fn store() -> Arc<dyn Store> {
 }
 
 impl Server {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let entry = |name: &str, tag| Entry {
             name: name.to_owned(),
             tag,
@@ -144,7 +143,7 @@ impl Server {
         }
     }
 
-    fn client(&self, address: &str, uid: u32) -> Client<'_> {
+    pub fn client(&self, address: &str, uid: u32) -> Client<'_> {
         self.client_over(
             Peer::Address(address.parse().unwrap()),
             uid,
@@ -152,7 +151,7 @@ impl Server {
         )
     }
 
-    fn client_over(&self, peer: Peer, uid: u32, transport: Transport) -> Client<'_> {
+    pub fn client_over(&self, peer: Peer, uid: u32, transport: Transport) -> Client<'_> {
         Client {
             server: self,
             caller: Caller {
@@ -170,7 +169,7 @@ impl Server {
     }
 
     /// The handle of a name below the root of an export, whoever may reach it.
-    fn handle(&self, path: &[&str]) -> Vec<u8> {
+    pub fn handle(&self, path: &[&str]) -> Vec<u8> {
         let (store, who) = (self.export.store(), Credential::of(0, 0, &[]));
         let step = |at, name: &&str| store.lookup(&who, at, name.as_bytes()).unwrap().0;
         let found = path.iter().fold(store.root(), step);
@@ -178,7 +177,7 @@ impl Server {
     }
 
     /// Takes the network 10.1.0.0/16 away from `/deep/closed`.
-    fn close(&self) {
+    pub fn close(&self) {
         let mut nobody = closed_rule();
         nobody.allow.clear();
         let server = Rule::new(Vec::new(), Squash::All);
@@ -192,7 +191,7 @@ impl Server {
 }
 
 impl Client<'_> {
-    fn call(
+    pub fn call(
         &self,
         (program, version): (u32, u32),
         procedure: u32,
@@ -222,13 +221,13 @@ impl Client<'_> {
         reply.body.map(|results| results.rest())
     }
 
-    fn nfs<R: Decode<'static>>(&self, procedure: Procedure, arguments: &impl Encode) -> R {
+    pub fn nfs<R: Decode<'static>>(&self, procedure: Procedure, arguments: &impl Encode) -> R {
         let program = (nfs3::PROGRAM, nfs3::VERSION);
         let results = self.call(program, procedure.code(), &arguments.to_bytes());
         R::from_bytes(results.expect("served")).unwrap()
     }
 
-    fn mount<R: Decode<'static>>(
+    pub fn mount<R: Decode<'static>>(
         &self,
         procedure: mount3::Procedure,
         arguments: &impl Encode,
@@ -239,7 +238,7 @@ impl Client<'_> {
     }
 
     /// What a compound of minor version 0 ends with.
-    fn compound(&self, operations: &[Operation<'_>]) -> OperationResult<'static> {
+    pub fn compound(&self, operations: &[Operation<'_>]) -> OperationResult<'static> {
         let mut bytes = Vec::new();
         let mut w = Writer::new(&mut bytes);
         let call = CallWriter::compound(&mut w, Opaque(b""), 0);
@@ -253,13 +252,17 @@ impl Client<'_> {
         results.last().expect("a result").unwrap()
     }
 
-    fn odafs<R: Decode<'static>>(&self, procedure: wire::Procedure, arguments: &impl Encode) -> R {
+    pub fn odafs<R: Decode<'static>>(
+        &self,
+        procedure: wire::Procedure,
+        arguments: &impl Encode,
+    ) -> R {
         let program = (wire::PROGRAM, wire::VERSION);
         let results = self.call(program, procedure.code(), &arguments.to_bytes());
         R::from_bytes(results.expect("served")).unwrap()
     }
 
-    fn session(&self, export: &str) -> Result<u32, OdafsStatus> {
+    pub fn session(&self, export: &str) -> Result<u32, OdafsStatus> {
         let parameters = Parameters {
             version: direct::VERSION.into(),
             features: 0,
@@ -283,7 +286,7 @@ impl Client<'_> {
     }
 
     /// READ of the ODAFS program: the status, and how many references came.
-    fn read(&self, file: &[u8], session: u32) -> Result<usize, Status> {
+    pub fn read(&self, file: &[u8], session: u32) -> Result<usize, Status> {
         let arguments = wire::ReadArgs {
             file: FileHandle(file),
             offset: 0,
@@ -297,7 +300,7 @@ impl Client<'_> {
             .map_err(|failed| failed.status)
     }
 
-    fn refs(&self, file: &[u8], session: u32) -> Result<(Status, usize), OdafsStatus> {
+    pub fn refs(&self, file: &[u8], session: u32) -> Result<(Status, usize), OdafsStatus> {
         let arguments = GetRefsArgs {
             session,
             resume: 0,
@@ -311,7 +314,7 @@ impl Client<'_> {
         found.map(|found| (found.files[0].status, found.files[0].references.len()))
     }
 
-    fn names(&self, directory: &[u8]) -> Vec<String> {
+    pub fn names(&self, directory: &[u8]) -> Vec<String> {
         let arguments = ReadDirArgs {
             directory: FileHandle(directory),
             cookie: 0,
@@ -337,7 +340,7 @@ impl Client<'_> {
         names
     }
 
-    fn lookup(&self, directory: &[u8], name: &str) -> Result<Vec<u8>, Status> {
+    pub fn lookup(&self, directory: &[u8], name: &str) -> Result<Vec<u8>, Status> {
         let place = DirectoryName {
             directory: FileHandle(directory),
             name: name.as_bytes(),
@@ -349,7 +352,7 @@ impl Client<'_> {
     }
 
     /// READ by version 3.
-    fn reads(&self, file: &[u8]) -> Result<u32, Status> {
+    pub fn reads(&self, file: &[u8]) -> Result<u32, Status> {
         let arguments = ReadArgs {
             file: FileHandle(file),
             offset: 0,
@@ -360,7 +363,7 @@ impl Client<'_> {
     }
 
     /// READ by version 4.
-    fn reads_4(&self, file: &[u8]) -> Result<usize, nfs4::Status> {
+    pub fn reads_4(&self, file: &[u8]) -> Result<usize, nfs4::Status> {
         let read = self.compound(&[
             Operation::PutFileHandle(nfs4::FileHandle(file)),
             Operation::Read(nfs4::ReadArgs {
@@ -376,7 +379,7 @@ impl Client<'_> {
         }
     }
 
-    fn lookup_4(&self, names: &[&str]) -> Result<(), nfs4::Status> {
+    pub fn lookup_4(&self, names: &[&str]) -> Result<(), nfs4::Status> {
         let names = names
             .iter()
             .map(|name| Operation::Lookup(Name(name.as_bytes())));
@@ -389,7 +392,7 @@ impl Client<'_> {
         }
     }
 
-    fn names_4(&self) -> Vec<String> {
+    pub fn names_4(&self) -> Vec<String> {
         let list = Operation::ReadDir(nfs4::ReadDirArgs {
             cookie: 0,
             verifier: [0; 8],
@@ -408,7 +411,7 @@ impl Client<'_> {
         }
     }
 
-    fn lock(&self, file: &[u8]) -> nlm4::Status {
+    pub fn lock(&self, file: &[u8]) -> nlm4::Status {
         let arguments = nlm4::LockArgs {
             cookie: nlm4::Object(b"c"),
             block: false,
@@ -431,288 +434,4 @@ impl Client<'_> {
             .expect("served");
         nlm4::LockResult::from_bytes(locked).unwrap().status
     }
-}
-
-#[test]
-fn an_export_is_invisible_to_those_who_may_not_reach_it() {
-    let server = Server::new();
-    let root = server.handle(&[]);
-    let (inside, outside) = (
-        server.client("10.1.0.1:700", 5),
-        server.client("10.2.0.1:700", 5),
-    );
-    assert_eq!(inside.names(&root), [".", "..", "deep", "open"]);
-    assert_eq!(outside.names(&root), [".", "..", "open"]);
-    assert_eq!(inside.names_4(), ["deep", "open"]);
-    assert_eq!(outside.names_4(), ["open"]);
-    let deep = server.handle(&["deep"]);
-    assert_eq!(inside.names(&deep), [".", "..", "closed"]);
-    assert_eq!(outside.names(&deep), [".", ".."]);
-    assert!(inside.lookup(&deep, "closed").is_ok());
-    assert_eq!(outside.lookup(&deep, "closed"), Err(Status::NoEnt));
-    assert_eq!(outside.lookup(&root, "deep"), Err(Status::NoEnt));
-    assert!(outside.lookup(&root, "open").is_ok());
-    assert_eq!(inside.lookup_4(&["deep", "closed", "public"]), Ok(()));
-    assert_eq!(outside.lookup_4(&["deep"]), Err(nfs4::Status::NoEnt));
-    assert_eq!(outside.lookup_4(&["open", "public"]), Ok(()));
-    // Who may reach no export is refused as a whole.
-    let stranger = server.client("192.0.2.1:700", 5);
-    let program = (nfs3::PROGRAM, nfs3::VERSION);
-    let refused = stranger.call(program, 1, &FileHandle(&root).to_bytes());
-    assert!(matches!(refused, Err(Rejection::Auth(_))), "{refused:?}");
-}
-
-#[test]
-fn a_handle_is_stale_to_those_who_may_not_reach_its_export() {
-    let server = Server::new();
-    let file = server.handle(&["deep", "closed", "public"]);
-    let (inside, outside) = (
-        server.client("10.1.0.1:700", 6),
-        server.client("10.2.0.1:700", 6),
-    );
-    // Resident by now.
-    assert_eq!(inside.reads(&file), Ok(4096));
-    assert_eq!(inside.reads_4(&file), Ok(4096));
-    assert_eq!(inside.read(&file, 0), Ok(0));
-    assert_eq!(outside.reads(&file), Err(Status::Stale));
-    assert_eq!(outside.reads_4(&file), Err(nfs4::Status::Stale));
-    assert_eq!(outside.read(&file, 0), Err(Status::Stale));
-    let found: GetAttributesResult = outside.nfs(Procedure::GetAttributes, &FileHandle(&file));
-    assert_eq!(found.unwrap_err().status, Status::Stale);
-    let directory = server.handle(&["deep", "closed"]);
-    let make = MakeDirectoryArgs {
-        place: DirectoryName {
-            directory: FileHandle(&directory),
-            name: b"x",
-        },
-        attributes: nfs3::SetAttributes::default(),
-    };
-    let made: CreateResult<'static> = outside.nfs(Procedure::MakeDirectory, &make);
-    let Err(Failed { status, rest }) = made else {
-        panic!("made");
-    };
-    assert_eq!((status, rest.after), (Status::Stale, None));
-    assert_eq!(inside.lock(&file), nlm4::Status::Granted);
-    assert_eq!(outside.lock(&file), nlm4::Status::StaleHandle);
-    // A port that the export does not believe: Linux says the same.
-    let ordinary = server.client("10.1.0.1:7000", 6);
-    assert_eq!(ordinary.reads(&file), Err(Status::Perm));
-    assert_eq!(ordinary.reads_4(&file), Err(nfs4::Status::Perm));
-    let deep = server.handle(&["deep"]);
-    assert_eq!(ordinary.lookup(&deep, "closed"), Err(Status::Perm));
-    assert_eq!(
-        ordinary.reads(&server.handle(&["open", "public"])),
-        Ok(4096)
-    );
-}
-
-#[test]
-fn callers_act_in_each_export_as_its_rule_says() {
-    let server = Server::new();
-    let private = |export: &[&str]| server.handle(&[export, &["private"]].concat());
-    let (closed, open) = (private(&["deep", "closed"]), private(&["open"]));
-    let owner = server.client("10.1.0.1:700", 5);
-    assert_eq!(owner.reads(&closed), Ok(4096));
-    assert_eq!(owner.reads_4(&closed), Ok(4096));
-    assert_eq!(owner.lock(&closed), nlm4::Status::Granted);
-    for squashed in [&owner, &server.client("10.2.0.1:700", 5)] {
-        assert_eq!(squashed.reads(&open), Err(Status::Access));
-        assert_eq!(squashed.reads_4(&open), Err(nfs4::Status::Access));
-        assert_eq!(squashed.read(&open, 0), Err(Status::Access));
-        assert_eq!(squashed.lock(&open), nlm4::Status::Failed);
-    }
-    for other in [0, 6] {
-        let other = server.client("10.1.0.1:700", other);
-        assert_eq!(other.reads(&closed), Err(Status::Access));
-        assert_eq!(other.reads_4(&closed), Err(nfs4::Status::Access));
-    }
-    // On this host the kernel vouches for a caller, wherever it goes.
-    let local = Peer::Uid {
-        uid: 5,
-        gid: 5,
-        groups: [].into(),
-        pid: 1,
-    };
-    let local = server.client_over(local, 0, Transport::Shm);
-    assert_eq!(local.reads(&open), Ok(4096));
-    assert_eq!(local.reads(&closed), Ok(4096));
-}
-
-#[test]
-fn nothing_goes_from_an_export_to_another_by_two_handles() {
-    let server = Server::new();
-    let closed = server.handle(&["deep", "closed"]);
-    let open = server.handle(&["open"]);
-    let (inside, outside) = (
-        server.client("10.1.0.1:700", 5),
-        server.client("10.2.0.1:700", 5),
-    );
-    let rename = |client: &Client<'_>| {
-        let place = |directory| DirectoryName {
-            directory: FileHandle(directory),
-            name: b"public",
-        };
-        let arguments = RenameArgs {
-            from: place(&open),
-            to: place(&closed),
-        };
-        let moved: RenameResult = client.nfs(Procedure::Rename, &arguments);
-        moved.expect_err("refused").status
-    };
-    assert_eq!(
-        (rename(&inside), rename(&outside)),
-        (Status::XDev, Status::Stale)
-    );
-    let file = server.handle(&["open", "public"]);
-    let link = |client: &Client<'_>| {
-        let arguments = LinkArgs {
-            file: FileHandle(&file),
-            place: DirectoryName {
-                directory: FileHandle(&closed),
-                name: b"new",
-            },
-        };
-        let linked: LinkResult = client.nfs(Procedure::Link, &arguments);
-        linked.expect_err("refused").status
-    };
-    assert_eq!(
-        (link(&inside), link(&outside)),
-        (Status::XDev, Status::Stale)
-    );
-    // One operation has one credential: who acts as another there reads and writes instead.
-    let private = server.handle(&["deep", "closed", "private"]);
-    let copy = inside.compound(&[
-        Operation::PutFileHandle(nfs4::FileHandle(&private)),
-        Operation::SaveFileHandle,
-        Operation::PutFileHandle(nfs4::FileHandle(&file)),
-        Operation::Link(Name(b"x")),
-    ]);
-    assert!(matches!(copy, OperationResult::Link(Err(_))), "{copy:?}");
-    // The credential goes with the file handle, also when a saved one comes back.
-    let back = inside.compound(&[
-        Operation::PutFileHandle(nfs4::FileHandle(&private)),
-        Operation::SaveFileHandle,
-        Operation::PutFileHandle(nfs4::FileHandle(&file)),
-        Operation::RestoreFileHandle,
-        Operation::Read(nfs4::ReadArgs {
-            state: nfs4::StateId::ANONYMOUS,
-            offset: 0,
-            count: 1,
-        }),
-    ]);
-    assert!(matches!(back, OperationResult::Read(Ok(_))), "{back:?}");
-}
-
-#[test]
-fn mount_shows_and_gives_what_may_be_reached() {
-    let server = Server::new();
-    let (inside, outside) = (
-        server.client("10.1.0.1:700", 5),
-        server.client("10.2.0.1:700", 5),
-    );
-    let mount = |client: &Client<'_>, path: &str| {
-        let path = DirPath(path.as_bytes());
-        let mounted: MountResult<'static> = client.mount(mount3::Procedure::Mount, &path);
-        mounted.map(|mounted| mounted.flavors)
-    };
-    assert_eq!(mount(&inside, "/deep/closed"), Ok(vec![1]));
-    assert_eq!(mount(&inside, "/open"), Ok(vec![1, 0]));
-    assert_eq!(mount(&outside, "/open"), Ok(vec![1, 0]));
-    assert!(mount(&outside, "/").is_ok());
-    assert_eq!(mount(&outside, "/deep/closed"), Err(mount3::Status::Access));
-    assert_eq!(mount(&outside, "/deep"), Err(mount3::Status::NoEnt));
-    assert_eq!(
-        mount(&outside, "/open/../deep/closed"),
-        Err(mount3::Status::NoEnt)
-    );
-    // No way leads through it either, and none tells what is in it.
-    for path in [
-        "/open/../deep/closed/../../open",
-        "/open/../deep/closed/public/../../../open",
-        "/open/../deep/closed/nothing",
-        "/./deep/closed",
-    ] {
-        assert_eq!(mount(&outside, path), Err(mount3::Status::NoEnt), "{path}");
-    }
-    let ordinary = server.client("10.1.0.1:7000", 5);
-    assert_eq!(
-        mount(&ordinary, "/deep/closed"),
-        Err(mount3::Status::Access)
-    );
-    let listed = |client: &Client<'_>| {
-        let listed: Exports<'static> = client.mount(mount3::Procedure::Export, &());
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let groups = |export: &mount3::Export<'_>| {
-            let groups = export.groups.iter().map(|group| text(group.0));
-            groups.collect::<Vec<_>>().join(" ")
-        };
-        let all = listed.0.iter();
-        all.map(|export| (text(export.directory.0), groups(export)))
-            .collect::<Vec<_>>()
-    };
-    let line = |name: &str, groups: &str| (name.to_owned(), groups.to_owned());
-    let both = line("/", "10.0.0.0/8 10.1.0.0/16");
-    let open = line("/open", "10.0.0.0/8");
-    assert_eq!(listed(&outside), [both.clone(), open.clone()]);
-    let closed = line("/deep/closed", "10.1.0.0/16");
-    assert_eq!(listed(&inside), [both, open, closed]);
-    let dumped = |client: &Client<'_>| {
-        let mounts: Mounts<'static> = client.mount(mount3::Procedure::Dump, &());
-        let of_closed = |mount: &&mount3::Mount<'_>| mount.directory.0 == b"/deep/closed";
-        mounts.0.iter().filter(of_closed).count()
-    };
-    assert_eq!((dumped(&inside), dumped(&outside)), (1, 0));
-}
-
-#[test]
-fn references_are_for_those_who_may_read_where_they_act() {
-    let server = Server::new();
-    let closed = server.handle(&["deep", "closed", "private"]);
-    let open = server.handle(&["open", "private"]);
-    let (owner, outside) = (
-        server.client("10.1.0.1:700", 5),
-        server.client("10.2.0.1:700", 5),
-    );
-    assert_eq!(outside.session("/deep/closed"), Err(OdafsStatus::Denied));
-    let foreign = outside.session("/").unwrap();
-    let session = owner.session("/deep/closed").unwrap();
-    // The first READ fills the cache.
-    owner.read(&closed, session).unwrap();
-    assert_eq!(owner.read(&closed, session), Ok(1));
-    assert_eq!(owner.refs(&closed, session), Ok((Status::Ok, 1)));
-    assert_eq!(owner.refs(&open, session), Ok((Status::Access, 0)));
-    assert_eq!(outside.refs(&closed, foreign), Ok((Status::Stale, 0)));
-    assert_eq!(outside.read(&closed, foreign), Err(Status::Stale));
-    // Another user of the same host is squashed to the same one in `/open`, and yet another here.
-    let other = server.client("10.1.0.1:700", 6);
-    assert_eq!(other.refs(&closed, session), Err(OdafsStatus::NoSession));
-}
-
-#[test]
-fn who_is_no_longer_admitted_loses_access_and_references() {
-    let server = Server::new();
-    let file = server.handle(&["deep", "closed", "public"]);
-    let (inside, outside) = (
-        server.client("10.1.0.1:700", 5),
-        server.client("10.2.0.1:700", 5),
-    );
-    let session = inside.session("/").unwrap();
-    let stays = outside.session("/").unwrap();
-    assert_eq!(
-        (inside.reads(&file), inside.reads_4(&file)),
-        (Ok(4096), Ok(4096))
-    );
-    inside.read(&file, session).unwrap();
-    assert_eq!(inside.refs(&file, session), Ok((Status::Ok, 1)));
-    server.close();
-    assert_eq!(inside.reads(&file), Err(Status::Stale));
-    assert_eq!(inside.reads_4(&file), Err(nfs4::Status::Stale));
-    assert_eq!(inside.refs(&file, session), Err(OdafsStatus::NoSession));
-    assert_eq!(inside.names_4(), ["open"]);
-    // Whom it does not concern keeps its session.
-    let open = server.handle(&["open", "public"]);
-    assert_eq!(
-        outside.refs(&open, stays).map(|(status, _)| status),
-        Ok(Status::Ok)
-    );
 }
