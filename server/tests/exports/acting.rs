@@ -1,16 +1,16 @@
 //! As whom a caller acts in an export, and what goes from one export to another.
 
-
 use odafs_common::wire::nfs3::{
-    DirectoryName, FileHandle, LinkArgs,
-    LinkResult, Procedure, RenameArgs, RenameResult, Status,
+    DirectoryName, FileHandle, LinkArgs, LinkResult, Procedure, RenameArgs, RenameResult, Status,
 };
 use odafs_common::wire::nfs4::{self, Name, Operation, OperationResult};
 use odafs_common::wire::nlm4;
 use odafs_fabric::Peer;
 use odafs_nic::calls::Transport;
+use odafs_server::access::{Anonymous, Rule};
+use odafs_server::config::Squash;
 
-use crate::harness::{Client, Server};
+use crate::harness::{Client, Server, closed_rule, open_rule};
 
 #[test]
 fn callers_act_in_each_export_as_its_rule_says() {
@@ -107,4 +107,55 @@ fn nothing_goes_from_an_export_to_another_by_two_handles() {
         }),
     ]);
     assert!(matches!(back, OperationResult::Read(Ok(_))), "{back:?}");
+}
+
+/// What the file `private` of an export, which is user 5's, gives a client by each protocol.
+fn by_each_protocol(client: &Client<'_>, export: &[&str]) -> [bool; 7] {
+    let path = [export, &["private"]].concat();
+    let file = client.server.handle(&path);
+    let session = client.session("/").expect("a session");
+    [
+        client.reads_2(&path) == Ok(4096),
+        client.reads(&file) == Ok(4096),
+        client.reads_4(&file) == Ok(4096),
+        client.lock(&file) == nlm4::Status::Granted,
+        client.sets_acl(&file) == Ok(()),
+        client.read(&file, 0) == Ok(0),
+        client.refs(&file, session) == Ok((Status::Ok, 1)),
+    ]
+}
+
+#[test]
+fn squashed_callers_act_as_the_anonymous_user_of_the_export() {
+    let (open, closed) = (["open"], ["deep", "closed"]);
+    let anonymous = |uid| Anonymous {
+        uid: Some(uid),
+        gid: None,
+    };
+    let rules = |uid| {
+        let [mut open, mut closed] = [open_rule(), closed_rule()];
+        (open.anonymous, closed.anonymous) = (anonymous(uid), anonymous(uid));
+        (open, closed)
+    };
+    let (rule, closed_rule) = rules(5);
+    let server = Server::with(rule, closed_rule, Vec::new());
+    let anyone = server.client("10.2.0.1:7000", 9);
+    let root = server.client("10.1.0.1:700", 0);
+    let user = server.client("10.1.0.1:700", 6);
+    assert_eq!(by_each_protocol(&anyone, &open), [true; 7]);
+    assert_eq!(by_each_protocol(&root, &closed), [true; 7]);
+    // Who keeps its own ids is not concerned.
+    assert_eq!(by_each_protocol(&user, &closed), [false; 7]);
+    assert_eq!(by_each_protocol(&user, &open), [true; 7]);
+    // Other ids after a reload.
+    let (rule, closed_rule) = rules(8);
+    let above = Rule::new(Vec::new(), Squash::All);
+    let replaced = server.access.replace(above, vec![rule, closed_rule]);
+    let replaced = replaced.expect("as many rules");
+    assert!(replaced.concerns("10.2.0.1".parse().unwrap()));
+    server
+        .export
+        .close_sessions(|address| replaced.concerns(address));
+    assert_eq!(by_each_protocol(&anyone, &open), [false; 7]);
+    assert_eq!(by_each_protocol(&root, &closed), [false; 7]);
 }

@@ -7,12 +7,14 @@ use odafs_common::direct;
 use odafs_common::mac::MacAlgorithm;
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::session::{Initiator, Pattern};
-use odafs_common::wire::mount3::{self};
+use odafs_common::wire::mount3;
+use odafs_common::wire::nfs2;
 use odafs_common::wire::nfs3::{
-    self, DirectoryName, FileHandle, LookupResult, Procedure, ReadArgs, ReadDirArgs, ReadDirPlusArgs,
-    ReadDirPlusResult, ReadDirResult, ReadResult, Status,
+    self, DirectoryName, FileHandle, LookupResult, Procedure, ReadArgs, ReadDirArgs,
+    ReadDirPlusArgs, ReadDirPlusResult, ReadDirResult, ReadResult, Status,
 };
 use odafs_common::wire::nfs4::{self, CallWriter, Name, Opaque, Operation, OperationResult};
+use odafs_common::wire::nfsacl3::{self, Acls, SetAclArgs, SetAclResult, mask, tag};
 use odafs_common::wire::nlm4;
 use odafs_common::wire::odafs::{
     self as wire, Accepted, GetRefsArgs, GetRefsResult, Mode, OdafsStatus, OpenSessionArgs,
@@ -29,14 +31,16 @@ use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount3::MountProgram;
+use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::nfs4::Nfs4;
+use odafs_server::nfsacl3::NfsAcl3;
 use odafs_server::nlm4::{Lockd, Nlm4};
 use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::table::Entry;
 use odafs_server::store::{
-    CreateHow, Credential, MemoryStore, SetAttributes, Store, StoreTable, Time,
+    CreateHow, Credential, MemoryStore, ObjectId, SetAttributes, Store, StoreTable, Time,
 };
 
 pub const OPEN: u16 = 7;
@@ -92,6 +96,11 @@ fn store() -> Arc<dyn Store> {
 
 impl Server {
     pub fn new() -> Self {
+        Self::with(open_rule(), closed_rule(), Vec::new())
+    }
+
+    /// With these rules for the exports, and without references to files of those with the tags of `direct_off`.
+    pub fn with(open: Rule, closed: Rule, direct_off: Vec<u16>) -> Self {
         let entry = |name: &str, tag| Entry {
             name: name.to_owned(),
             tag,
@@ -107,12 +116,13 @@ impl Server {
         };
         let config = ExportConfig {
             others: vec!["/open".to_owned(), "/deep/closed".to_owned()],
+            direct_off,
             ..ExportConfig::default()
         };
         let arena = Arc::new(Arena::create(&arena).unwrap());
         let export = Arc::new(Export::new(config, Arc::new(table), arena));
         let access = Access::new(Vec::new(), Squash::All, Credential::of(1000, 1000, &[]));
-        let rules = vec![(OPEN, open_rule()), (CLOSED, closed_rule())];
+        let rules = vec![(OPEN, open), (CLOSED, closed)];
         let access = Arc::new(access.with_exports(rules));
         let four = odafs_server::nfs4::Config {
             minors: MinorVersions::ALL,
@@ -128,7 +138,9 @@ impl Server {
             peers: None,
         };
         let programs: Vec<Box<dyn Program>> = vec![
+            Box::new(Nfs2::new(export.clone())),
             Box::new(Nfs3::new(export.clone())),
+            Box::new(NfsAcl3::new(export.clone())),
             Box::new(MountProgram::new(export.clone(), access.clone())),
             Box::new(Nfs4::new(export.clone(), four)),
             Box::new(Nlm4::new(Lockd::start(export.clone(), locks))),
@@ -170,10 +182,13 @@ impl Server {
 
     /// The handle of a name below the root of an export, whoever may reach it.
     pub fn handle(&self, path: &[&str]) -> Vec<u8> {
+        self.export.handle(self.object(path)).to_vec()
+    }
+
+    fn object(&self, path: &[&str]) -> ObjectId {
         let (store, who) = (self.export.store(), Credential::of(0, 0, &[]));
         let step = |at, name: &&str| store.lookup(&who, at, name.as_bytes()).unwrap().0;
-        let found = path.iter().fold(store.root(), step);
-        self.export.handle(found).to_vec()
+        path.iter().fold(store.root(), step)
     }
 
     /// Takes the network 10.1.0.0/16 away from `/deep/closed`.
@@ -360,6 +375,49 @@ impl Client<'_> {
         };
         let read: ReadResult<'static> = self.nfs(Procedure::Read, &arguments);
         read.map(|read| read.count).map_err(|failed| failed.status)
+    }
+
+    /// READ by version 2 of the file with this path.
+    pub fn reads_2(&self, path: &[&str]) -> Result<usize, nfs2::Status> {
+        let handle = self.server.export.short_handle(self.server.object(path));
+        let arguments = nfs2::ReadArgs {
+            file: nfs2::FileHandle(&handle),
+            offset: 0,
+            count: 4096,
+            total_count: 0,
+        };
+        let program = (nfs2::PROGRAM, nfs2::VERSION);
+        let results = self.call(program, nfs2::Procedure::Read.code(), &arguments.to_bytes());
+        let read = nfs2::ReadResult::from_bytes(results.expect("served")).unwrap();
+        read.map(|read| read.data.0.len())
+    }
+
+    /// SETACL of what the mode of the file says already.
+    pub fn sets_acl(&self, file: &[u8]) -> Result<(), Status> {
+        let entry = |tag, permissions| nfsacl3::Entry {
+            tag,
+            id: 5,
+            permissions,
+        };
+        let access = vec![
+            entry(tag::OWNER, 6),
+            entry(tag::OWNING_GROUP, 0),
+            entry(tag::OTHER, 0),
+        ];
+        let arguments = SetAclArgs {
+            file: FileHandle(file),
+            acls: Acls {
+                mask: mask::ACCESS | mask::ACCESS_COUNT,
+                access_count: 3,
+                access,
+                ..Acls::default()
+            },
+        };
+        let program = (nfsacl3::PROGRAM, nfsacl3::VERSION);
+        let code = nfsacl3::Procedure::SetAcl.code();
+        let results = self.call(program, code, &arguments.to_bytes());
+        let set = SetAclResult::from_bytes(results.expect("served")).unwrap();
+        set.map(drop).map_err(|failed| failed.status)
     }
 
     /// READ by version 4.

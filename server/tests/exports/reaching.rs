@@ -1,17 +1,14 @@
 //! Who may reach an export: by names, by file handles and by MOUNT.
 
-
 use odafs_common::wire::mount3::{self, DirPath, Exports, MountResult, Mounts};
 use odafs_common::wire::nfs3::{
-    self, CreateResult, DirectoryName, Failed, FileHandle, GetAttributesResult, MakeDirectoryArgs, Procedure, Status,
+    self, CreateResult, DirectoryName, Failed, FileHandle, GetAttributesResult, MakeDirectoryArgs,
+    Procedure, Status,
 };
 use odafs_common::wire::nfs4::{self};
 use odafs_common::wire::nlm4;
 use odafs_common::wire::rpc::Rejection;
 use odafs_common::wire::xdr::Encode;
-use odafs_nic::calls::Calls;
-use odafs_server::rpc::Program;
-use odafs_server::store::Store;
 
 use crate::harness::{Client, Server};
 

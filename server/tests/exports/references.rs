@@ -1,11 +1,10 @@
 //! Sessions and references of callers whose rights differ by export.
 
-
 use odafs_common::wire::nfs3::Status;
 use odafs_common::wire::nfs4::{self};
 use odafs_common::wire::odafs::OdafsStatus;
 
-use crate::harness::Server;
+use crate::harness::{OPEN, Server, closed_rule, open_rule};
 
 #[test]
 fn references_are_for_those_who_may_read_where_they_act() {
@@ -58,4 +57,21 @@ fn who_is_no_longer_admitted_loses_access_and_references() {
         outside.refs(&open, stays).map(|(status, _)| status),
         Ok(Status::Ok)
     );
+}
+
+#[test]
+fn an_export_without_direct_reads_gives_no_references() {
+    let server = Server::with(open_rule(), closed_rule(), vec![OPEN]);
+    let client = server.client("10.1.0.1:700", 5);
+    let session = client.session("/open").unwrap();
+    for (path, references) in [
+        (&["open", "public"][..], 0),
+        (&["deep", "closed", "public"], 1),
+    ] {
+        let file = server.handle(path);
+        client.read(&file, session).unwrap();
+        assert_eq!(client.read(&file, session), Ok(references), "{path:?}");
+        let refs = client.refs(&file, session).map(|(_, count)| count);
+        assert_eq!(refs, Ok(references), "{path:?}");
+    }
 }
