@@ -9,7 +9,8 @@ use clap::Args;
 use odafs_common::page::PageSize;
 use odafs_fabric::ReadOrder;
 use odafs_server::config::{
-    Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
+    Anonymous, Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash,
+    Strategy,
 };
 use odafs_server::memory;
 use serde::Deserialize;
@@ -38,8 +39,9 @@ pub struct ServeOptions {
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Name of the export, with which the paths of URLs and mounts begin [default: /]. For several exports, instead of DIR:
-    /// once for each, as /NAME=DIR, followed by its own options: ,read-only ,allow=CIDR[:CIDR...] ,squash=WHO ,insecure.
-    /// They mean what those of the server mean, which hold where an export has none
+    /// once for each, as /NAME=DIR, followed by its own options: ,read-only ,allow=CIDR[:CIDR...] ,squash=WHO ,anonuid=N
+    /// ,anongid=N ,insecure ,direct=guarded|off. They mean what those of the server mean, which hold where an export has
+    /// none
     #[arg(long, value_name = "/NAME[=DIR[,OPTION]...]")]
     #[serde(deserialize_with = "exports::one_or_more")]
     export: Vec<Exported>,
@@ -162,6 +164,15 @@ pub struct ServeOptions {
     /// As which user callers over TCP and RDMA act [default: all]
     #[arg(long, value_enum, value_name = "WHO")]
     squash: Option<SquashName>,
+    /// User as which callers act who do not keep their ids: root with --squash root, everyone with --squash all [default:
+    /// 65534; with --squash all the user that runs the server, if that is not root]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "file::number")]
+    anonuid: Option<u32>,
+    /// Their group; they have no other [default: 65534, or as without --anonuid]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "file::number")]
+    anongid: Option<u32>,
     /// With --squash root or none, believe callers on ports of 1024 and above too. Anyone who can run a program on an
     /// admitted machine, this one included, can then act as any user
     #[arg(long)]
@@ -277,6 +288,8 @@ impl ServeOptions {
                 self.admit
             },
             squash: self.squash.or(file.squash),
+            anonuid: self.anonuid.or(file.anonuid),
+            anongid: self.anongid.or(file.anongid),
             insecure: self.insecure || file.insecure,
             direct: self.direct.or(file.direct),
             one_sided_for: if self.one_sided_for.is_empty() {
@@ -343,6 +356,10 @@ impl ServeOptions {
         config.loopback = !self.allow.contains(&Allow::NoLoopback);
         config.insecure = self.insecure;
         config.squash = self.squash.map_or(Squash::All, Squash::from);
+        config.anonymous = Anonymous {
+            uid: self.anonuid,
+            gid: self.anongid,
+        };
         config.direct = self.direct.map_or(config.direct, Direct::from);
         config.one_sided_for = self.one_sided_for.iter().map(|named| named.0).collect();
         config.spin = self.spin.unwrap_or(config.spin);

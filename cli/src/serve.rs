@@ -51,8 +51,8 @@ When the server accepts connections, it prints one line with the real ports to s
   ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
 SIGTERM, SIGINT and SIGHUP drain the server: it finishes the calls under way and exits with
 status 0. A second signal, at least a second later, ends it at once. With --config, SIGHUP
-instead reads the file again and takes over allow, squash and insecure, of the server and of
-each export; clients that lose a right lose their references too.
+instead reads the file again and takes over allow, squash, anonuid, anongid and insecure, of
+the server and of each export; clients that lose a right lose their references too.
 
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
@@ -145,7 +145,7 @@ fn reload(server: &Server, line: ServeOptions, file: &Path) {
         .and_then(|config| server.reload(&config).map_err(anyhow::Error::msg));
     match reloaded {
         Ok(()) => eprintln!(
-            "odafs: reloaded allow, squash and insecure from {}",
+            "odafs: reloaded allow, squash, anonuid, anongid and insecure from {}",
             file.display()
         ),
         Err(error) => eprintln!("odafs: SIGHUP has changed nothing: {error:#}"),

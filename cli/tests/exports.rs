@@ -210,10 +210,24 @@ fn options_of_an_export_that_cannot_count_are_refused() {
         (",squash=some", &[], "none, root or all"),
         (",fast=1", &[], "read-only, allow=CIDR"),
         (",squash=root", &["--shm"], "only shared memory is served"),
+        (",anonuid=5", &["--shm"], "only shared memory is served"),
+        (",anonuid=nobody", &[], "give a number, as in anonuid=65534"),
+        (",anongid=4294967295", &[], "the system has no such id"),
+        (",direct=one-sided", &[], "give guarded or off"),
+        (
+            ",direct=off",
+            &["--direct", "one-sided"],
+            "run a server for this export",
+        ),
+        (
+            ",direct=guarded",
+            &["--one-sided-for", "all"],
+            "run a server for this export",
+        ),
     ] {
         let said = serve(options, more);
         assert!(
-            said.contains("--export") && said.contains(told),
+            said.contains(told) && (said.contains("--export") || said.contains("anongid=")),
             "{options}: {said}"
         );
     }

@@ -99,7 +99,7 @@ const fn for_shm(option: &'static str, said: fn(&ServeOptions) -> bool) -> Condi
     }
 }
 
-const CONDITIONAL: [Conditional; 13] = [
+const CONDITIONAL: [Conditional; 14] = [
     Conditional {
         option: "--insecure",
         said: |options| options.insecure,
@@ -116,13 +116,19 @@ const CONDITIONAL: [Conditional; 13] = [
         remedy: FOR_CALLERS,
     },
     Conditional {
+        option: "--anonuid and --anongid",
+        said: |options| options.anonuid.or(options.anongid).is_some(),
+        counts: ServeOptions::is_on_network,
+        remedy: FOR_CALLERS,
+    },
+    Conditional {
         option: "--allow",
         said: |options| !options.allow.is_empty(),
         counts: ServeOptions::is_on_network,
         remedy: FOR_CALLERS,
     },
     Conditional {
-        option: "--export /NAME=DIR with allow=, squash= or insecure",
+        option: "--export /NAME=DIR with allow=, squash=, anonuid=, anongid= or insecure",
         said: |options| options.export.iter().any(Exported::has_rights),
         counts: ServeOptions::is_on_network,
         remedy: FOR_CALLERS,

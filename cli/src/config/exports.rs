@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use clap::ValueEnum as _;
-use odafs_server::config::{ExportOptions, Squash};
+use clap::ValueEnum;
+use odafs_server::config::{Anonymous, Direct, ExportOptions, Squash};
 use odafs_server::store::table::normalized;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -40,7 +40,8 @@ impl Exported {
 
     /// Whether it says who may reach it, or as whom.
     pub fn has_rights(&self) -> bool {
-        let has = |e: &ExportOptions| e.allow.is_some() || e.squash.is_some() || e.insecure;
+        let ids = |e: &ExportOptions| e.squash.is_some() || e.anonymous != Anonymous::default();
+        let has = |e: &ExportOptions| e.allow.is_some() || ids(e) || e.insecure;
         matches!(self, Self::Directory(export) if has(export))
     }
 
@@ -52,7 +53,7 @@ impl Exported {
 }
 
 /// What the command line calls the options of an export.
-const OPTIONS: &str = "read-only, allow=CIDR, squash=none|root|all and insecure";
+const OPTIONS: &str = "read-only, allow=CIDR, squash=none|root|all, anonuid=N, anongid=N, insecure and direct=guarded|off";
 
 /// What one of the texts between commas is.
 enum Part<'t> {
@@ -115,14 +116,23 @@ impl FromStr for Exported {
                 Part::Valued("allow", value) => {
                     allowed.get_or_insert_with(Vec::new).extend(allow(value)?);
                 }
-                Part::Valued("squash", _) if export.squash.is_some() => {
-                    return Err("squash= is given twice; leave one of them out".to_owned());
-                }
                 Part::Valued("squash", value) => {
                     let name = SquashName::from_str(value, false).map_err(|_| {
                         format!("squash={value}: give none, root or all, as in squash=root")
                     })?;
-                    export.squash = Some(name.into());
+                    once("squash", &mut export.squash, name.into())?;
+                }
+                Part::Valued("anonuid", value) => {
+                    once("anonuid", &mut export.anonymous.uid, id("anonuid", value)?)?;
+                }
+                Part::Valued("anongid", value) => {
+                    once("anongid", &mut export.anonymous.gid, id("anongid", value)?)?;
+                }
+                Part::Valued("direct", value) => {
+                    let name = Less::from_str(value, false).map_err(|_| {
+                        format!("direct={value}: give guarded or off, as in direct=off; without it, what --direct says holds")
+                    })?;
+                    once("direct", &mut export.direct, name.into())?;
                 }
                 Part::Valued(..) | Part::Other => {
                     return Err(format!(
@@ -134,6 +144,37 @@ impl FromStr for Exported {
         }
         set_allowed(&mut export, allowed);
         Ok(Self::Directory(export))
+    }
+}
+
+/// Sets an option that an export can have once.
+fn once<T>(name: &str, option: &mut Option<T>, value: T) -> Result<(), String> {
+    match option.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("{name}= is given twice; leave one of them out")),
+    }
+}
+
+/// The number of a user or a group.
+fn id(name: &str, value: &str) -> Result<u32, String> {
+    let number = value.parse();
+    number.map_err(|_| format!("{name}={value}: give a number, as in {name}=65534"))
+}
+
+/// Which direct reads of an export the server grants, if less than `--direct` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Less {
+    Guarded,
+    Off,
+}
+
+impl From<Less> for Direct {
+    fn from(less: Less) -> Self {
+        match less {
+            Less::Guarded => Self::Guarded,
+            Less::Off => Self::Off,
+        }
     }
 }
 
@@ -167,8 +208,11 @@ struct Table {
     #[serde(default, deserialize_with = "networks")]
     allow: Option<Vec<Allow>>,
     squash: Option<SquashName>,
+    anonuid: Option<u32>,
+    anongid: Option<u32>,
     #[serde(default)]
     insecure: bool,
+    direct: Option<Less>,
 }
 
 fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Allow>>, D::Error> {
@@ -181,7 +225,12 @@ impl Table {
         let mut export = ExportOptions {
             read_only: self.read_only,
             squash: self.squash.map(Into::into),
+            anonymous: Anonymous {
+                uid: self.anonuid,
+                gid: self.anongid,
+            },
             insecure: self.insecure,
+            direct: self.direct.map(Into::into),
             ..ExportOptions::new(name, self.dir)
         };
         set_allowed(&mut export, self.allow);
@@ -327,7 +376,8 @@ mod tests {
         let plain = options("/a=/srv/a,b");
         assert_eq!(plain, ExportOptions::new("/a", "/srv/a,b"));
         let all = options(
-            "/a=/srv/a,b,allow=10.0.0.0/8:192.0.2.7,squash=root,read-only,insecure,allow=fd00::/8,allow=no-loopback",
+            "/a=/srv/a,b,allow=10.0.0.0/8:192.0.2.7,squash=root,read-only,insecure,allow=fd00::/8,allow=no-loopback,\
+             anonuid=99,anongid=98,direct=off",
         );
         let networks = ["10.0.0.0/8", "192.0.2.7/32", "fd00::/8"];
         let wanted = ExportOptions {
@@ -335,12 +385,18 @@ mod tests {
             allow: Some(networks.map(|text| text.parse().unwrap()).to_vec()),
             no_loopback: true,
             squash: Some(Squash::Root),
+            anonymous: Anonymous {
+                uid: Some(99),
+                gid: Some(98),
+            },
             insecure: true,
+            direct: Some(Direct::Off),
             ..ExportOptions::new("/a", "/srv/a,b")
         };
         assert_eq!(all, wanted);
         assert_eq!(options("/a=/x,squash=none").squash, Some(Squash::None));
         let file = "[[export]]\nname = '/a'\ndir = '/srv/a,b'\nread-only = true\nsquash = 'root'\ninsecure = true\n\
+                    anonuid = 99\nanongid = 98\ndirect = 'off'\n\
                     allow = ['10.0.0.0/8', '192.0.2.7', 'fd00::/8', 'no-loopback']\n";
         #[derive(Deserialize)]
         struct File {
@@ -379,6 +435,9 @@ mod tests {
             ("/a=/x,read-only,fast", "\"fast\" is no option"),
             ("/a=/x,squash=some", "give none, root or all"),
             ("/a=/x,squash=root,squash=all", "leave one of them out"),
+            ("/a=/x,anonuid=nobody", "give a number, as in anonuid=65534"),
+            ("/a=/x,anongid=1,anongid=2", "anongid= is given twice"),
+            ("/a=/x,direct=auto", "give guarded or off"),
             ("/a=/x,allow=everybody", "give networks such as 10.0.0.0/8"),
             ("/a=/x,allow=10.0.0.0/8:fd00::/8", "an allow= of its own"),
             ("/a=,allow=10.0.0.0/8", "/a=DIR"),

@@ -14,7 +14,7 @@ use crate::store::table;
 
 pub use crate::nfs4::MinorVersions;
 pub use crate::odafs::Grantee;
-pub use crate::rpc::access::Squash;
+pub use crate::rpc::access::{Anonymous, Squash};
 pub use crate::vfs::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
 pub use odafs_nic::registration::{Costs, RegistrationConfig, Strategy};
@@ -77,6 +77,8 @@ pub struct ServerConfig {
     pub insecure: bool,
     /// The ids with which callers act. [`Squash::All`] by default.
     pub squash: Squash,
+    /// The ids of those who do not keep their own. By default that is the serving user, or nobody.
+    pub anonymous: Anonymous,
     /// Public keys of the clients that may open sessions from other machines. If there are none, every client that may call
     /// may open sessions.
     pub admitted: Vec<PublicKey>,
@@ -115,8 +117,13 @@ pub struct ExportOptions {
     pub no_loopback: bool,
     /// The ids with which callers act in it, in place of [`ServerConfig::squash`].
     pub squash: Option<Squash>,
+    /// The ids of those who do not keep their own. Those that are not given are those of [`ServerConfig::anonymous`].
+    pub anonymous: Anonymous,
     /// Believe callers on any port, as [`ServerConfig::insecure`] does for all exports.
     pub insecure: bool,
+    /// [`Direct::Guarded`] or [`Direct::Off`]: grant less than [`ServerConfig::direct`]. The cache has pages of all exports, so
+    /// if one export has either of these, the server grants one-sided reads to nobody.
+    pub direct: Option<Direct>,
 }
 
 impl ExportOptions {
@@ -129,7 +136,9 @@ impl ExportOptions {
             allow: None,
             no_loopback: false,
             squash: None,
+            anonymous: Anonymous::default(),
             insecure: false,
+            direct: None,
         }
     }
 }
@@ -164,6 +173,7 @@ impl ServerConfig {
             loopback: true,
             insecure: false,
             squash: Squash::All,
+            anonymous: Anonymous::default(),
             admitted: Vec::new(),
             direct: Direct::Auto,
             one_sided_for: Vec::new(),
@@ -198,6 +208,8 @@ impl ServerConfig {
         }
         let names = self.exports.iter().map(|export| export.name.as_str());
         table::check_names(names).map_err(|error| error.to_string())?;
+        self.check_anonymous()?;
+        self.check_direct()?;
         if self.slow_call.is_zero() {
             return Err("--slow-call: must be more than 0, as in 100ms".to_owned());
         }
@@ -220,6 +232,56 @@ impl ServerConfig {
             return Err(format!("--lease {:?}: must be 10s to 1h", self.lease));
         }
         Ok(())
+    }
+
+    fn check_anonymous(&self) -> Result<(), String> {
+        let by_export = self.exports.iter().map(|export| export.anonymous);
+        for ids in by_export.chain([self.anonymous]) {
+            for (option, id) in [("anonuid", ids.uid), ("anongid", ids.gid)] {
+                if id == Some(u32::MAX) {
+                    return Err(format!(
+                        "{option}={}: the system has no such id; name one below it, such as 65534",
+                        u32::MAX
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses direct reads of an export that the server does not grant, and one-sided reads beside an export that grants none.
+    fn check_direct(&self) -> Result<(), String> {
+        for export in &self.exports {
+            let name = &export.name;
+            let wrong = match (export.direct, self.direct) {
+                (None, _) => continue,
+                (Some(Direct::Auto | Direct::OneSided), _) => {
+                    "an export can have direct=guarded or direct=off; leave it out for what --direct says"
+                }
+                (_, Direct::Off) => {
+                    "the server grants no direct reads with --direct off; leave one of the two out"
+                }
+                (_, Direct::OneSided) => {
+                    "with --direct one-sided clients read the whole cache, pages of this export too; leave one of the two out, \
+                     or run a server for this export"
+                }
+                (_, Direct::Auto | Direct::Guarded) if !self.one_sided_for.is_empty() => {
+                    "with --one-sided-for users read the whole cache, pages of this export too; leave one of the two out, or \
+                     run a server for this export"
+                }
+                (_, Direct::Auto | Direct::Guarded) => continue,
+            };
+            return Err(format!("--export {name}=...,direct=: {wrong}"));
+        }
+        Ok(())
+    }
+
+    /// The direct reads that the server grants over all its exports.
+    pub(super) fn direct_of_all(&self) -> Direct {
+        match self.exports.iter().any(|export| export.direct.is_some()) {
+            true if self.direct == Direct::Auto => Direct::Guarded,
+            _ => self.direct,
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use odafs_nic::calls::Transport;
 use odafs_nic::engine::{EngineConfig, RdmaConfig};
 use odafs_nic::nic::NicConfig;
 
+mod reload;
+
 use crate::nfs4;
 use crate::nlm4;
 use crate::odafs::SessionPolicy;
@@ -27,7 +29,7 @@ use crate::process::metrics_http::MetricsServer;
 use crate::process::names::NameServices;
 use crate::process::peers::Callers;
 use crate::process::watch::Watch;
-use crate::rpc::access::{Access, Rule};
+use crate::rpc::access::Access;
 use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
 use crate::store::table;
@@ -232,40 +234,6 @@ impl Server {
         &self.addresses
     }
 
-    /// Takes over `allow`, `loopback`, `squash` and `insecure` of these options, for the server and each export. A client
-    /// that may reach less than before, or as someone else, loses its sessions and with them its references. All else stays
-    /// as it was at the start.
-    ///
-    /// # Errors
-    /// The exports are not those of the start, or clients of other hosts read the memory itself, which nobody can take back
-    /// from them. The text says what to do. Nothing has changed then.
-    pub fn reload(&self, config: &ServerConfig) -> Result<(), String> {
-        let same = |old: &ExportOptions, new: &ExportOptions| {
-            (&old.name, &old.directory, old.read_only) == (&new.name, &new.directory, new.read_only)
-        };
-        let (old, new) = (&self.config.exports, &config.exports);
-        let known = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
-        if !known || (old.is_empty() && self.config.directory != config.directory) {
-            return Err(
-                "what is served, and under which names, changes only with a restart: restart the server"
-                    .to_owned(),
-            );
-        }
-        if self.config.direct == Direct::OneSided {
-            return Err(
-                "with --direct one-sided, clients of other machines have the memory of the cache: restart the server"
-                    .to_owned(),
-            );
-        }
-        let access = self.assembly.service().access();
-        let replaced = access.replace(config.rule(), config.export_rules().collect())?;
-        self.assembly.service().rules_changed();
-        let export = self.assembly.export();
-        let closed = export.close_sessions(|address| replaced.concerns(address));
-        tracing::info!(sessions_closed = closed, "options of access reloaded");
-        Ok(())
-    }
-
     /// The parts of the server, for programs that embed it.
     pub fn assembly(&self) -> &Assembly {
         &self.assembly
@@ -284,28 +252,6 @@ impl Server {
         if let Some(socket) = &self.config.shm {
             let _ = std::fs::remove_file(socket);
         }
-    }
-}
-
-impl ServerConfig {
-    /// Who may call the server, where no export says otherwise.
-    fn rule(&self) -> Rule {
-        Rule {
-            allow: self.allow.clone(),
-            loopback: self.loopback,
-            squash: self.squash,
-            any_port: self.insecure,
-        }
-    }
-
-    /// Who may reach each export, in their order.
-    fn export_rules(&self) -> impl Iterator<Item = Rule> {
-        self.exports.iter().map(|export| Rule {
-            allow: export.allow.clone().unwrap_or_else(|| self.allow.clone()),
-            loopback: self.loopback && !export.no_loopback,
-            squash: export.squash.unwrap_or(self.squash),
-            any_port: self.insecure || export.insecure,
-        })
     }
 }
 
@@ -429,6 +375,10 @@ fn parts(
     let tags = store.tags();
     let tagged = (config.exports.iter()).map(|export| tag_of(&tags, export));
     let tagged = trying("find the exports", tagged.collect::<io::Result<Vec<u16>>>())?;
+    let off = |export: &ExportOptions| export.direct == Some(Direct::Off);
+    let direct_off = tagged.iter().zip(&config.exports);
+    let direct_off = direct_off.filter(|(_, export)| off(export));
+    let direct_off = direct_off.map(|(tag, _)| *tag).collect();
     let rules = tagged.into_iter().zip(config.export_rules());
     let access = Access::of(config.rule(), serving).with_exports(rules.collect());
     let nfs4 = trying(
@@ -451,7 +401,8 @@ fn parts(
                 _ => "/".to_owned(),
             },
             others: config.exports.iter().map(|e| e.name.clone()).collect(),
-            direct: config.direct,
+            direct: config.direct_of_all(),
+            direct_off,
             // No life makes so many changes.
             change_base: state.life() << 40,
             handle_key: state.handle_key().clone(),

@@ -40,6 +40,41 @@ pub enum Squash {
     None,
 }
 
+/// The ids of callers who are trusted with no others, as `anonuid` and `anongid` of exports(5): of everyone under
+/// [`Squash::All`], of root under [`Squash::Root`], and of callers who claim no ids.
+///
+/// If only one of them is given, the other is [`NOBODY`]. If none is given, everyone acts under [`Squash::All`] as the
+/// serving user (as nobody if that is root), and all others act as nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anonymous {
+    /// User id.
+    pub uid: Option<u32>,
+    /// Group id. Such a caller has no supplementary groups.
+    pub gid: Option<u32>,
+}
+
+impl Anonymous {
+    /// These ids; where one is not given, that of `other`.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            uid: self.uid.or(other.uid),
+            gid: self.gid.or(other.gid),
+        }
+    }
+
+    /// The ids in a word: the user in the upper half, the group in the lower.
+    fn to_word(self) -> u64 {
+        match (self.uid, self.gid) {
+            (None, None) => NOT_GIVEN,
+            (uid, gid) => u64::from(uid.unwrap_or(NOBODY)) << 32 | u64::from(gid.unwrap_or(NOBODY)),
+        }
+    }
+}
+
+/// The word of ids that are not given: no user and no group has the number `u32::MAX`.
+const NOT_GIVEN: u64 = u64::MAX;
+
 /// Who may call over a network, and with whose ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -49,6 +84,8 @@ pub struct Rule {
     pub loopback: bool,
     /// The ids with which callers act.
     pub squash: Squash,
+    /// The ids of those who do not keep their own.
+    pub anonymous: Anonymous,
     /// Where callers keep their ids: whether to believe callers on ports of 1024 and above, too. Anyone who can open a
     /// socket on an admitted machine can then be any user.
     pub any_port: bool,
@@ -61,6 +98,7 @@ impl Rule {
             allow,
             loopback: true,
             squash,
+            anonymous: Anonymous::default(),
             any_port: false,
         }
     }
@@ -167,7 +205,7 @@ impl Rules {
     fn same_for(&self, other: &Self, address: IpAddr) -> bool {
         let rights = |rule: &Rule| {
             rule.admits_address(address)
-                .then(|| (rule.squash, rule.needs_privilege()))
+                .then(|| (rule.squash, rule.anonymous, rule.needs_privilege()))
         };
         let pairs = self.0.iter().zip(&other.0);
         self.0.len() == other.0.len()
@@ -197,15 +235,33 @@ pub struct Access {
     rules: RwLock<Rules>,
     /// Moves with each replacement of the rules. Verdicts of another generation are void.
     generation: AtomicU64,
+    /// [`Rule::anonymous`] of each rule as a word, so that a call reads it without a lock.
+    anonymous: Box<[AtomicU64]>,
     /// Words that a connection needs for its verdicts.
     words: usize,
     /// The tag of each export of a table, in the order of their rules.
     tags: Vec<u16>,
     /// The number of an export's rule by its tag; 0 for tags that no export has.
     by_tag: Box<[u16]>,
-    /// What everyone becomes under [`Squash::All`].
+    /// What everyone becomes under [`Squash::All`], unless a rule says otherwise.
     everyone: Credential,
     nobody: Credential,
+}
+
+/// What a rule makes of the ids of a caller that it admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping {
+    squash: Squash,
+    /// [`Anonymous`] as a word.
+    anonymous: u64,
+}
+
+impl Mapping {
+    /// The ids that the caller claims.
+    const CLAIMED: Self = Self {
+        squash: Squash::None,
+        anonymous: NOT_GIVEN,
+    };
 }
 
 /// Verdicts in a word of a connection. The generation is above them.
@@ -230,6 +286,7 @@ impl Access {
             serving
         };
         Self {
+            anonymous: [AtomicU64::new(rule.anonymous.to_word())].into(),
             rules: RwLock::new(Rules(vec![rule])),
             generation: AtomicU64::new(0),
             words: 1,
@@ -267,7 +324,11 @@ impl Access {
         self.words = (exports.len() + 1).div_ceil(VERDICTS_IN_WORD);
         let (tags, rules): (Vec<_>, Vec<_>) = exports.into_iter().unzip();
         self.tags = tags;
-        self.rules.write().0.extend(rules);
+        let mut all = self.rules.write();
+        all.0.extend(rules);
+        let words = all.0.iter().map(|rule| rule.anonymous.to_word());
+        self.anonymous = words.map(AtomicU64::new).collect();
+        drop(all);
         self
     }
 
@@ -281,9 +342,13 @@ impl Access {
         }
         let after = Rules(std::iter::once(server).chain(exports).collect());
         let mut rules = self.rules.write();
-        let before = std::mem::replace(&mut *rules, after.clone());
-        // While the rules are locked, so that no verdict of the old ones gets the new generation.
+        // While the rules are locked, so that no verdict of the old ones gets the new generation; and first, so that whoever
+        // reads new ids of these with an old verdict notices (`mapping_at`).
         self.generation.fetch_add(1, Ordering::AcqRel);
+        let before = std::mem::replace(&mut *rules, after.clone());
+        for (word, rule) in self.anonymous.iter().zip(&after.0) {
+            word.store(rule.anonymous.to_word(), Ordering::Release);
+        }
         drop(rules);
         Ok(Replaced { before, after })
     }
@@ -312,13 +377,17 @@ impl Access {
 
     /// The verdict on a caller at the export with this tag. Tag 0 stands for what lies above all exports.
     pub fn verdict_on(&self, caller: &Caller, tag: u16) -> Verdict {
+        let number = self.number_of(tag);
+        number.map_or(Verdict::Stranger, |at| self.verdict_at(caller, at))
+    }
+
+    /// The number of the rule for this tag.
+    fn number_of(&self, tag: u16) -> Option<usize> {
         if tag == 0 {
-            return self.verdict_at(caller, SERVER);
+            return Some(SERVER);
         }
-        match self.by_tag.get(usize::from(tag)) {
-            None | Some(0) => Verdict::Stranger,
-            Some(number) => self.verdict_at(caller, (*number).into()),
-        }
+        let number = self.by_tag.get(usize::from(tag)).copied();
+        number.filter(|number| *number != 0).map(usize::from)
     }
 
     fn verdict_at(&self, caller: &Caller, at: usize) -> Verdict {
@@ -328,7 +397,7 @@ impl Access {
         };
         let shift = (at % VERDICTS_IN_WORD) as u32 * Verdict::BITS;
         let generation = self.generation.load(Ordering::Acquire) % GENERATIONS;
-        let noted = word.load(Ordering::Relaxed);
+        let noted = word.load(Ordering::Acquire);
         let fresh = noted >> GENERATION_SHIFT == generation;
         if let Some(verdict) = Verdict::of_number(noted >> shift).filter(|_| fresh) {
             return verdict;
@@ -340,8 +409,30 @@ impl Access {
             generation << GENERATION_SHIFT
         };
         // Another thread may note at the same time. What is lost is judged again.
-        word.store(others | verdict.number() << shift, Ordering::Relaxed);
+        word.store(others | verdict.number() << shift, Ordering::Release);
         verdict
+    }
+
+    /// What the rule for this tag makes of a caller's ids, or the verdict that refuses the caller.
+    fn mapping_on(&self, caller: &Caller, tag: u16) -> Result<Mapping, Verdict> {
+        let at = self.number_of(tag).ok_or(Verdict::Stranger)?;
+        self.mapping_at(caller, at)
+    }
+
+    fn mapping_at(&self, caller: &Caller, at: usize) -> Result<Mapping, Verdict> {
+        loop {
+            let before = self.generation.load(Ordering::Acquire);
+            let verdict = self.verdict_at(caller, at);
+            let anonymous = self.anonymous.get(at);
+            let anonymous = anonymous.map_or(NOT_GIVEN, |word| word.load(Ordering::Acquire));
+            // A verdict of the old rules and ids of the new ones would be what neither say.
+            if self.generation.load(Ordering::Acquire) == before {
+                return match verdict {
+                    Verdict::Admitted(squash) => Ok(Mapping { squash, anonymous }),
+                    refused => Err(refused),
+                };
+            }
+        }
     }
 
     /// Whether the exports of a table have rules of their own.
@@ -386,8 +477,8 @@ impl Access {
     /// # Errors
     /// The server does not serve this flavour of authentication.
     pub fn credential(&self, caller: &Caller, auth: &Auth<'_>) -> Result<Credential, AuthStat> {
-        match (self.verdict(caller), auth) {
-            (Verdict::Admitted(squash), _) => self.credential_as(squash, &caller.peer, auth),
+        match (self.mapping_at(caller, SERVER), auth) {
+            (Ok(mapping), _) => self.credential_as(mapping, &caller.peer, auth),
             (_, Auth::Other { .. }) => Err(AuthStat::BadCred),
             _ => Ok(self.nobody.clone()),
         }
@@ -411,7 +502,7 @@ impl Access {
 
     fn credential_as(
         &self,
-        squash: Squash,
+        mapping: Mapping,
         peer: &Peer,
         auth: &Auth<'_>,
     ) -> Result<Credential, AuthStat> {
@@ -428,26 +519,37 @@ impl Access {
         }
         match auth {
             Auth::Other { .. } => Err(AuthStat::BadCred),
-            Auth::None | Auth::Sys(_) if squash == Squash::All => Ok(self.everyone.clone()),
-            Auth::None => Ok(self.nobody.clone()),
-            Auth::Sys(sys) if squash == Squash::None => {
+            Auth::None | Auth::Sys(_) if mapping.squash == Squash::All => {
+                Ok(self.anonymous(mapping, &self.everyone))
+            }
+            Auth::None => Ok(self.anonymous(mapping, &self.nobody)),
+            Auth::Sys(sys) if mapping.squash == Squash::None => {
                 Ok(Credential::of(sys.uid, sys.gid, sys.gids.as_slice()))
             }
-            Auth::Sys(sys) => Ok(self.without_root(sys.uid, sys.gid, sys.gids.as_slice())),
+            Auth::Sys(sys) if sys.uid == 0 => Ok(self.anonymous(mapping, &self.nobody)),
+            Auth::Sys(sys) => {
+                let instead = self.anonymous(mapping, &self.nobody).gid;
+                let not_root = |id: u32| if id == 0 { instead } else { id };
+                let groups = sys.gids.as_slice().iter();
+                Ok(Credential {
+                    uid: sys.uid,
+                    gid: not_root(sys.gid),
+                    groups: groups.map(|group| not_root(*group)).collect(),
+                    own: false,
+                })
+            }
         }
     }
 
-    fn without_root(&self, uid: u32, gid: u32, groups: &[u32]) -> Credential {
-        if uid == 0 {
-            return self.nobody.clone();
-        }
-        let not_root = |id: u32| if id == 0 { NOBODY } else { id };
-        let groups: Arc<[u32]> = groups.iter().map(|group| not_root(*group)).collect();
-        Credential {
-            uid,
-            gid: not_root(gid),
-            groups,
-            own: false,
+    /// A caller without ids of its own: the ids that the rule gives, or else `otherwise`. Allocates nothing.
+    fn anonymous(&self, mapping: Mapping, otherwise: &Credential) -> Credential {
+        match mapping.anonymous {
+            NOT_GIVEN => otherwise.clone(),
+            ids => Credential {
+                uid: (ids >> 32) as u32,
+                gid: ids as u32,
+                ..self.nobody.clone()
+            },
         }
     }
 }

@@ -54,6 +54,8 @@ pub struct ExportConfig {
     pub others: Vec<String>,
     /// Direct reads.
     pub direct: Direct,
+    /// The tags of those exports of a table whose files clients read by calls alone.
+    pub direct_off: Vec<u16>,
     /// The most bytes that one fill reads from the store, rounded down to whole pages, but at least one page.
     pub read_ahead_bytes: u32,
     /// Change counters begin above this number, which is above those of all earlier lives.
@@ -78,6 +80,7 @@ impl Default for ExportConfig {
             name: "/".to_owned(),
             others: Vec::new(),
             direct: Direct::Guarded,
+            direct_off: Vec::new(),
             read_ahead_bytes: 128 << 10,
             change_base: 0,
             nic: NicConfig::default(),
@@ -532,6 +535,7 @@ impl Export {
     /// nobody may change the file unseen.
     pub(crate) fn hands_out(&self, file: &File) -> bool {
         self.nic.is_some()
+            && !self.config.direct_off.contains(&self.tag_of(file.object()))
             && !self.promises.is_left(file.object())
             && (file.is_watched() || file.unchecked_for(clock::now()) <= Nanos::from_secs(2))
     }

@@ -6,7 +6,7 @@ use odafs_common::wire::rpc::Auth;
 use odafs_fabric::Peer;
 use odafs_nic::calls::Caller;
 
-use super::{Access, NOBODY, Squash, Verdict};
+use super::{Access, Mapping, NOBODY, Verdict};
 use crate::vfs::{Credential, Status};
 
 /// The rights of a caller by export, for one call. Exports go by their tags (`Export::tag_of`), and tag 0 is what lies
@@ -83,18 +83,18 @@ impl<'a> Rights<'a> {
         let Some(judged) = self.judged else {
             return Ok(Cow::Borrowed(base));
         };
-        let verdict = |tag| judged.access.verdict_on(judged.caller, tag);
-        match verdict(tag) {
-            same if same == verdict(0) => Ok(Cow::Borrowed(base)),
-            Verdict::Admitted(squash) => judged.credential(squash).map(Cow::Owned),
-            Verdict::Stranger | Verdict::WrongPort => Err(Status::Stale),
+        let mapping = |tag| judged.access.mapping_on(judged.caller, tag);
+        match mapping(tag) {
+            same if same == mapping(0) => Ok(Cow::Borrowed(base)),
+            Ok(mapping) => judged.credential(mapping).map(Cow::Owned),
+            Err(_) => Err(Status::Stale),
         }
     }
 
     /// What tells callers of one peer apart in what they hold at the server as a whole: their own ids where exports have
     /// rules, since one of these may keep the ids that the server's own rule squashes.
     pub fn identity(&self, base: &Credential) -> Credential {
-        let claimed = self.judged.map(|judged| judged.credential(Squash::None));
+        let claimed = self.judged.map(|judged| judged.credential(Mapping::CLAIMED));
         claimed.and_then(Result::ok).unwrap_or_else(|| base.clone())
     }
 
@@ -117,9 +117,9 @@ fn user(peer: &Peer, auth: &Auth<'_>) -> u32 {
 }
 
 impl Judged<'_> {
-    fn credential(&self, squash: Squash) -> Result<Credential, Status> {
+    fn credential(&self, mapping: Mapping) -> Result<Credential, Status> {
         let peer = &self.caller.peer;
-        let credential = self.access.credential_as(squash, peer, self.auth);
+        let credential = self.access.credential_as(mapping, peer, self.auth);
         credential.map_err(|_| Status::Access)
     }
 }

@@ -120,6 +120,61 @@ fn root_becomes_nobody_in_every_place() {
     assert_eq!(who.uid, NOBODY);
 }
 
+/// A server whose callers without ids of their own have these.
+fn with_anonymous(squash: Squash, uid: Option<u32>, gid: Option<u32>) -> Access {
+    let rule = Rule {
+        anonymous: Anonymous { uid, gid },
+        ..Rule::new(Vec::new(), squash)
+    };
+    Access::of(rule, serving(1000))
+}
+
+#[test]
+fn who_keeps_no_ids_gets_those_that_are_given() {
+    let from = peer("127.0.0.1:1");
+    let ids = |access: &Access, auth: &Auth<'_>| {
+        let who = credential(access, &from, auth).expect("let in");
+        (who.uid, who.gid, who.groups.to_vec(), who.own)
+    };
+    let access = with_anonymous(Squash::All, Some(99), Some(98));
+    assert_eq!(ids(&access, &sys(5, 6, &[7])), (99, 98, vec![], false));
+    assert_eq!(ids(&access, &Auth::None), (99, 98, vec![], false));
+    let access = with_anonymous(Squash::Root, Some(99), Some(98));
+    assert_eq!(ids(&access, &sys(0, 0, &[0])), (99, 98, vec![], false));
+    assert_eq!(
+        ids(&access, &sys(5, 0, &[0, 7])),
+        (5, 98, vec![98, 7], false)
+    );
+    let access = with_anonymous(Squash::None, Some(99), Some(98));
+    assert_eq!(ids(&access, &sys(0, 0, &[])), (0, 0, vec![], false));
+    assert_eq!(ids(&access, &Auth::None), (99, 98, vec![], false));
+    // One alone: the other is nobody's, whoever serves.
+    let access = with_anonymous(Squash::All, Some(99), None);
+    assert_eq!(ids(&access, &sys(5, 6, &[])), (99, NOBODY, vec![], false));
+    let access = with_anonymous(Squash::All, None, Some(0));
+    assert_eq!(ids(&access, &sys(5, 6, &[])), (NOBODY, 0, vec![], false));
+    let access = with_anonymous(Squash::All, None, None);
+    assert_eq!(ids(&access, &sys(5, 6, &[])), (1000, 1000, vec![], true));
+    // On one host the kernel says who calls.
+    let access = with_anonymous(Squash::All, Some(99), Some(98));
+    let process = Peer::Uid {
+        uid: 12,
+        gid: 13,
+        groups: [].into(),
+        pid: 1,
+    };
+    let who = credential(&access, &process, &sys(0, 0, &[])).expect("let in");
+    assert_eq!((who.uid, who.gid), (12, 13));
+}
+
+#[test]
+fn an_export_takes_what_it_does_not_say_from_the_server() {
+    let of = |uid, gid| Anonymous { uid, gid };
+    let server = of(Some(1), Some(2));
+    assert_eq!(of(None, None).or(server), server);
+    assert_eq!(of(Some(3), None).or(server), of(Some(3), Some(2)));
+}
+
 #[test]
 fn ids_are_trusted_where_nothing_is_squashed_and_on_one_host() {
     let access = Access::new(Vec::new(), Squash::None, serving(0));

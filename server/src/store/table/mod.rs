@@ -13,6 +13,7 @@
 //! change, within about a second.
 
 mod directories;
+mod entry;
 mod events;
 mod names;
 #[cfg(test)]
@@ -32,27 +33,12 @@ use crate::store::{
     Acl, AclKind, Attributes, Extent, SetAttributes, Status, Time, access, by_hand,
 };
 use directories::OWN_LIMITS;
+use entry::{FSID, Found, inner, mounted_on, outer, tag_of};
 use events::Events;
 use names::{Child, Tree};
 
+pub use entry::{Entry, GENERATION_MAX};
 pub use names::{TableError, check_names, normalized};
-
-/// The greatest generation that a store in a table may use.
-pub const GENERATION_MAX: u64 = (1 << TAG_SHIFT) - 1;
-const TAG_SHIFT: u32 = 48;
-
-/// The `fsid` of the table's own directories. That of an export is greater by its tag.
-const FSID: u64 = u64::from_be_bytes(*b"odafst\0\0");
-
-/// A store and its place in a table.
-pub struct Entry {
-    /// The name as [`normalized`] returns it, such as `/data` or `/srv/data`.
-    pub name: String,
-    /// Distinguishes its objects from those of the other stores. It is not 0, and stays the same after each restart.
-    pub tag: u16,
-    /// The store.
-    pub store: Arc<dyn Store>,
-}
 
 /// Several stores as one.
 pub struct StoreTable {
@@ -62,25 +48,6 @@ pub struct StoreTable {
     events: Events,
 }
 
-/// The object as its store knows it.
-fn inner(object: ObjectId) -> ObjectId {
-    ObjectId {
-        generation: object.generation & GENERATION_MAX,
-        ..object
-    }
-}
-
-fn outer(tag: u16, object: ObjectId) -> ObjectId {
-    ObjectId {
-        generation: u64::from(tag) << TAG_SHIFT | object.generation & GENERATION_MAX,
-        ..object
-    }
-}
-
-fn tag_of(object: ObjectId) -> u16 {
-    (object.generation >> TAG_SHIFT) as u16
-}
-
 /// Where an object belongs.
 enum Place<'a> {
     /// It is a directory of the table, with this number.
@@ -88,8 +55,6 @@ enum Place<'a> {
     /// It is an object of this store, as the store knows it.
     Stored(&'a Entry, ObjectId),
 }
-
-type Found = (ObjectId, Attributes);
 
 impl StoreTable {
     /// A table of these stores. `started` is the time of its own directories. File handles contain `number`, which stays
@@ -586,30 +551,5 @@ impl Store for StoreTable {
 
     fn interrupt(&self) {
         self.events.interrupt();
-    }
-}
-
-/// The number that the directory above shows for the root of an export. The table's own directories have others.
-fn mounted_on(tag: u16) -> u64 {
-    1 << 32 | u64::from(tag)
-}
-
-impl Entry {
-    fn shown(&self, attributes: Attributes) -> Attributes {
-        Attributes {
-            fsid: FSID + u64::from(self.tag),
-            ..attributes
-        }
-    }
-
-    fn found(&self, (object, attributes): Found) -> Found {
-        (outer(self.tag, object), self.shown(attributes))
-    }
-
-    fn gone(&self, unlinked: Unlinked) -> Unlinked {
-        Unlinked {
-            object: outer(self.tag, unlinked.object),
-            ..unlinked
-        }
     }
 }
