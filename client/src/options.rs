@@ -120,6 +120,12 @@ pub enum Cache {
     /// keeps every page.
     #[default]
     CloseToOpen,
+    /// As [`Cache::CloseToOpen`], and ask the server to delegate each file that is read: then nobody changes it without
+    /// waiting for this client, for half a second at most, and what is kept is current without a check. The client asks
+    /// again with a read, two or three times a second. Where the server refuses (others change the file, or there is no
+    /// session), this is [`Cache::CloseToOpen`]. [`File::revalidate`](crate::File::revalidate) tells the
+    /// cases apart, and costs nothing under a delegation.
+    Delegated,
     /// Keep no pages: every read sees the server.
     Off,
 }

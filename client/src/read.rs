@@ -284,7 +284,9 @@ impl<'f> Reading<'f> {
             }
         }
         for of in 0..self.files.len() {
-            self.files[of].keeps = self.steps(of).keeps();
+            let steps = self.steps(of);
+            steps.attend(Waits::Yes);
+            self.files[of].keeps = steps.keeps();
         }
     }
 

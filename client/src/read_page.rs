@@ -118,6 +118,9 @@ fn read_in(
         page: size.index(offset),
         within,
     };
+    if !read.steps.attend(waits) {
+        return Ended::LongerWay(Some(asked));
+    }
     let ended = read.run(buf, waits);
     if let Ended::Read(_) = ended {
         shared.note_page(file.state(), read.page);
