@@ -120,11 +120,10 @@ pub enum Cache {
     /// keeps every page.
     #[default]
     CloseToOpen,
-    /// As [`Cache::CloseToOpen`], and ask the server to delegate each file that is read: then nobody changes it without
-    /// waiting for this client, for half a second at most, and what is kept is current without a check. The client asks
-    /// again with a read, two or three times a second. Where the server refuses (others change the file, or there is no
-    /// session), this is [`Cache::CloseToOpen`]. [`File::revalidate`](crate::File::revalidate) tells the
-    /// cases apart, and costs nothing under a delegation.
+    /// Keep pages of files that the server has delegated to this client: until the client has given the file back, for
+    /// half a second at most, nobody else changes it. So every read sees what it would see at the server, and needs no
+    /// check. The client asks again with a read, two or three times a second. While the server refuses (others change
+    /// the file, or there is no session), nothing is kept of the file, as with [`Cache::Off`].
     Delegated,
     /// Keep no pages: every read sees the server.
     Off,

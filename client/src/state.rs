@@ -2,9 +2,9 @@
 
 use crate::{
     ahead::Ahead,
+    delegation::Delegation,
     directory::Tree,
     handle::Handle,
-    nfs::delegation::Delegation,
     route::{Orders, Record},
     shard::{SHARDS, Tick},
     types::{Attributes, Changed},

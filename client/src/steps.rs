@@ -5,7 +5,6 @@ use crate::{
     nfs::references,
     options::Route,
     part::ReadStep,
-    read_page::Waits,
     route::{Choice, Purpose, RouteOrder},
     session::Session,
     shared::{Shared, TimedRead},
@@ -64,22 +63,6 @@ fn source<'s>(order: &RouteOrder, session: Option<&'s Session>) -> Result<Source
 }
 
 impl<'a> Steps<'a> {
-    /// Before step 1: sees to it that what is kept of the file is current, if the server promises that. False if that would
-    /// take a call, and the read may not wait.
-    #[inline]
-    pub fn attend(&self, waits: Waits) -> bool {
-        if !self.shared.delegates() || !self.asked.order().keeps {
-            return true;
-        }
-        match waits {
-            Waits::Yes => {
-                self.shared.is_delegated(self.file);
-                true
-            }
-            Waits::No => self.shared.is_delegated_at_once(self.file).is_some(),
-        }
-    }
-
     /// Steps 1 and 2. Looks into the data cache, and on a hit fills `buf` with the page's bytes from `within` on. On a
     /// miss, looks into the directory.
     #[inline]

@@ -2,7 +2,7 @@
 //! NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
 
 mod convert;
-pub mod delegation;
+mod delegate;
 pub mod mount;
 pub mod pipeline;
 pub mod procedure;

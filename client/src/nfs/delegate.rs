@@ -1,16 +1,8 @@
-//! Delegations: the server's promise that nobody changes a file without waiting for this client (docs/WIRE.md, section 4.7).
-//! While it stands, what is kept of the file is the file, and a read from the data cache is as exact as one at the server.
-//!
-//! A delegation ends by itself, soon. The next read after that gives it back and asks for another with one call, which also
-//! checks what is kept. If the server refuses, others want to change the file, and reads go by the rules of close-to-open
-//! for a while.
-//!
-//! Reads look at nothing but the time up to which the delegation may be used. This client's own changes give it back
-//! before they begin and none is asked for until they end, so that no read shows the old data after somebody else has seen
-//! the new.
+//! DELEGATE, and what it takes to hold [delegations](crate::delegation).
 
 use crate::{
     calls::Trusting,
+    delegation::{Changing, Delegation},
     nfs::procedure::{Asks, Number, Procedure},
     shared::Shared,
     state::FileState,
@@ -21,10 +13,7 @@ use odafs_common::wire::{
 };
 use odafs_fabric::{
     clock::{self, Nanos},
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering::*},
-    },
+    sync::atomic::Ordering::*,
 };
 
 const DELEGATE: Procedure = Procedure {
@@ -36,50 +25,6 @@ const DELEGATE: Procedure = Procedure {
 };
 /// After a refusal none is asked for during this time.
 const REST: Nanos = Nanos::from_secs(1);
-
-/// The delegation of one file.
-#[derive(Debug, Default)]
-pub struct Delegation {
-    /// Reads may rely on it before this time; 0 without one.
-    until: AtomicU64,
-    /// None is asked for before this time.
-    not_before: AtomicU64,
-    /// Changes of this client under way. None begins without the lock.
-    changes: AtomicU32,
-    /// The number of the last one that was given, if it was not given back; else 0. Locked by who asks or gives back.
-    number: Mutex<u64>,
-}
-
-/// The delegations of a client.
-#[derive(Debug, Default)]
-pub struct Delegations {
-    /// The latest time up to which any may stand.
-    until: AtomicU64,
-    /// Given.
-    pub granted: AtomicU64,
-    /// Not given again.
-    pub recalled: AtomicU64,
-}
-
-impl Delegation {
-    /// Whether reads may rely on it now.
-    #[inline]
-    pub fn stands(&self) -> bool {
-        // The check comes before the look at the data: what is found then is no older.
-        clock::now().0 < self.until.load(Acquire)
-    }
-}
-
-/// A change by this client is under way.
-pub struct Changing<'a>(Option<&'a Delegation>);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        if let Some(delegation) = self.0 {
-            delegation.changes.fetch_sub(1, AcqRel);
-        }
-    }
-}
 
 impl Shared {
     /// Whether the file is delegated to this client. Asks for that if it may.
@@ -95,10 +40,9 @@ impl Shared {
             return Some(false);
         }
         let delegation = &file.delegation;
-        let rests = || clock::now().0 < delegation.not_before.load(Relaxed);
         match delegation.stands() {
             true => Some(true),
-            false if rests() => Some(false),
+            false if delegation.rests() => Some(false),
             false => None,
         }
     }
@@ -106,15 +50,14 @@ impl Shared {
     #[cold]
     fn ask_to_delegate(&self, file: &FileState) -> bool {
         let delegation = &file.delegation;
-        let rests = || clock::now().0 < delegation.not_before.load(Relaxed);
-        if rests() {
+        if delegation.rests() {
             return false;
         }
         let mut number = delegation.number.lock();
         if delegation.stands() {
             return true;
         }
-        if rests() || delegation.changes.load(Acquire) > 0 {
+        if delegation.rests() || delegation.changes.load(Acquire) > 0 {
             return false;
         }
         let Some(session) = self.tended_session() else {
@@ -172,18 +115,18 @@ impl Shared {
     /// Before this client changes a file: gives its delegation back. None is asked for until the change has ended.
     pub fn changes<'a>(&self, file: &'a FileState) -> Changing<'a> {
         if !self.delegates() {
-            return Changing(None);
+            return Changing::nothing();
         }
         let delegation = &file.delegation;
         let mut number = delegation.number.lock();
-        delegation.changes.fetch_add(1, AcqRel);
+        let changing = Changing::begin(delegation);
         let stood = delegation.stands();
         delegation.until.store(0, Release);
         let before = std::mem::take(&mut *number);
         if stood {
             self.give_back(vec![before]);
         }
-        Changing(Some(delegation))
+        changing
     }
 
     /// Before this client changes names, and so perhaps files that it does not know: gives all delegations back.
