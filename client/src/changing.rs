@@ -11,6 +11,9 @@ use std::time::SystemTime;
 impl Shared {
     /// CREATE. It may have truncated an existing file.
     pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
+        if let Create::Unchecked(_) = how {
+            self.changes_names();
+        }
         let made = self.nfs().create(directory, name, how)?;
         if let Some(known) = self.known_file(&made.handle) {
             known.drop_pages();
@@ -27,6 +30,7 @@ impl Shared {
         guard: Option<SystemTime>,
     ) -> Result<Attributes, NfsError> {
         let state = self.file(*file);
+        let _changing = self.changes(&state);
         state.mark_write();
         let changed = self.nfs().set_attributes(file, new, guard);
         state.mark_write();

@@ -126,6 +126,9 @@ impl Client {
         all.bytes_written = shared.written.load(Relaxed);
         all.calls = shared.calls.sent.load(Relaxed);
         all.reconnects = shared.calls.reconnects.load(Relaxed);
+        all.delegations_held = shared.delegations_held();
+        all.delegations_granted = shared.delegations.granted.load(Relaxed);
+        all.delegations_recalled = shared.delegations.recalled.load(Relaxed);
         let policy = shared.policy.lock();
         all.policy_switches = policy.switches();
         all.policy_probes = policy.probes();
@@ -437,6 +440,7 @@ impl Client {
         what: impl FnOnce(Nfs<'_>, &EntryName) -> Result<(), NfsError>,
     ) -> Result<(), PathError> {
         let place = self.walk(verb).place(path)?;
+        self.shared.changes_names();
         what(self.nfs(), &place).map_err(|error| error.at(verb, &shown(path)))
     }
 

@@ -85,12 +85,16 @@ impl File {
     }
 
     /// Checks what the client caches of the file against the server, as opening it does. It reads the file's change
-    /// counter directly (one-sided or guarded) where it can, else it calls GETATTR. Returns true if all of it still
-    /// held.
+    /// counter directly (one-sided or guarded) where it can, else it calls GETATTR. Under a delegation
+    /// ([`Cache::Delegated`](crate::Cache::Delegated)) there is nothing to check. Returns true if all of it still held.
     ///
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn revalidate(&self) -> Result<bool, PathError> {
+        let before = self.state().moment();
+        if self.shared().is_delegated(self.state()) {
+            return Ok(self.state().still(before));
+        }
         if let Some(same) = counter::unchanged(self.shared(), self.state()) {
             return Ok(same);
         }
@@ -147,13 +151,17 @@ impl File {
             && self.state().still(snapshot.moment))
     }
 
-    /// As [`is_still`](Self::is_still), without waiting: it answers where the change counter lies in shared memory.
+    /// As [`is_still`](Self::is_still), without waiting: it answers under a delegation, and where the change counter lies in
+    /// shared memory.
     /// `None` if it would have to wait.
     pub fn try_is_still(&self, snapshot: &Snapshot) -> Option<bool> {
         if !self.state().still(snapshot.moment) {
             return Some(false);
         }
-        let same = counter::unchanged_at_once(self.shared(), self.state())?;
+        let same = match self.shared().is_delegated_at_once(self.state()) {
+            Some(true) => true,
+            _ => counter::unchanged_at_once(self.shared(), self.state())?,
+        };
         Some(same && self.state().still(snapshot.moment))
     }
 

@@ -305,6 +305,7 @@ impl FileSystem {
         dir: &Handle,
         name: impl AsRef<OsStr>,
     ) -> Result<(), PathError> {
+        self.client.shared().changes_names();
         self.on_name("link", name.as_ref(), |nfs, name| nfs.link(file, dir, name))
     }
 
@@ -315,6 +316,7 @@ impl FileSystem {
     /// `ENOENT`: there is no such name. `EISDIR`, `EPERM`: it is a directory. See the [module](self#errors) for the
     /// others.
     pub fn unlink(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
+        self.client.shared().changes_names();
         self.on_name("remove", name.as_ref(), |nfs, name| {
             nfs.remove(dir, name, Removed::File)
         })
@@ -346,6 +348,7 @@ impl FileSystem {
         let verb = "rename";
         let (name, new_name) = (name.as_ref(), new_name.as_ref());
         let new_name = checked(verb, new_name)?;
+        self.client.shared().changes_names();
         self.on_name(verb, name, |nfs, name| {
             nfs.rename((dir, name), (new_dir, new_name))
         })

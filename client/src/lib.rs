@@ -73,7 +73,8 @@
 //! # What a read sees
 //! With [`Cache::Off`], each read returns what the server held at some instant during the call, whichever route it
 //! took. With [`Cache::CloseToOpen`], the default, a page that was read before may date from the last time that the
-//! file was opened, as NFS users know it. A read over several pages is not atomic.
+//! file was opened, as NFS users know it. With [`Cache::Delegated`], pages are kept and reads are
+//! as current as with [`Cache::Off`]. A read over several pages is not atomic.
 //!
 //! # Inside
 //! | module | what lives there |
@@ -84,7 +85,8 @@
 //! | `shared`, `shard`, `reuse`, `state` | what handles share, what a thread reads with and uses again, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
-//! | `nfs` | the protocols: NFS version 3, MOUNT, the reads and references of the ODAFS program, writes. Alone in knowing `wire::nfs3` |
+//! | `delegation` | files that nobody changes without waiting for this client |
+//! | `nfs` | the protocols: NFS version 3, MOUNT, the reads, references and delegations of the ODAFS program, writes. Alone in knowing `wire::nfs3` |
 //! | `calls`, `pool`, `silence` | RPC: connections, calls, servers that do not answer |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
 //! | [`fs`], `handle` | the file system by handle |
@@ -108,6 +110,7 @@ mod client;
 mod counter;
 #[cfg(not(shuttle))]
 mod default_socket;
+mod delegation;
 mod direct;
 mod directory;
 mod errno;

@@ -120,6 +120,11 @@ pub enum Cache {
     /// keeps every page.
     #[default]
     CloseToOpen,
+    /// Keep pages of files that the server has delegated to this client: until the client has given the file back, for
+    /// half a second at most, nobody else changes it. So every read sees what it would see at the server, and needs no
+    /// check. The client asks again with a read, two or three times a second. While the server refuses (others change
+    /// the file, or there is no session), nothing is kept of the file, as with [`Cache::Off`].
+    Delegated,
     /// Keep no pages: every read sees the server.
     Off,
 }

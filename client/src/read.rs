@@ -284,6 +284,9 @@ impl<'f> Reading<'f> {
             }
         }
         for of in 0..self.files.len() {
+            let file = &mut self.files[of];
+            let asked = read_page::attend(self.shared, file.file.state(), file.asked, Waits::Yes);
+            file.asked = asked.unwrap_or(file.asked);
             self.files[of].keeps = self.steps(of).keeps();
         }
     }

@@ -9,7 +9,8 @@ use crate::{
     part::{Failed, ReadStep},
     route::{Choice, SizeClass},
     session::Session,
-    shared::TimedRead,
+    shared::{Shared, TimedRead},
+    state::FileState,
     steps::{Found, Steps},
     trace::RouteReason,
 };
@@ -84,6 +85,25 @@ fn without_session_at_hand(file: &OpenFile, buf: &mut [u8], offset: u64, waits: 
     ended
 }
 
+/// Where only delegated files are kept: the order of a read, of which nothing is kept if the file is not delegated. `None`:
+/// that takes a call, and the read may not wait.
+#[inline]
+pub fn attend(
+    shared: &Shared,
+    file: &FileState,
+    asked: TimedRead,
+    waits: Waits,
+) -> Option<TimedRead> {
+    if !shared.delegates() || !asked.order().keeps {
+        return Some(asked);
+    }
+    let delegated = match waits {
+        Waits::Yes => shared.is_delegated(file),
+        Waits::No => shared.is_delegated_at_once(file)?,
+    };
+    Some(asked.kept_if(delegated))
+}
+
 #[inline(always)]
 fn read_in(
     file: &OpenFile,
@@ -106,6 +126,9 @@ fn read_in(
             Some(asked) => asked,
             None => return Ended::LongerWay(None),
         },
+    };
+    let Some(asked) = attend(shared, file.state(), asked, waits) else {
+        return Ended::LongerWay(None);
     };
     let read = PageRead {
         steps: Steps {

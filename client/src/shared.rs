@@ -9,6 +9,7 @@ use crate::{
     budget::{Budget, Held},
     cache::{DataCache, Put, Stretch},
     calls::Calls,
+    delegation::Delegations,
     directory::{Directory, Location, Lookup},
     error::{CallError, ConnectError},
     handle::Handle,
@@ -74,6 +75,8 @@ pub struct Shared {
     pub written: AtomicU64,
     /// Bytes of all files that were written and that the server may still lose.
     pub unstable: Arc<AtomicU64>,
+    /// The files that the server has delegated to this client.
+    pub delegations: Delegations,
     /// The policy.
     pub policy: Mutex<Policy>,
     /// Where the policy decides which pages to keep: the estimate which of them would be read again.
@@ -146,6 +149,7 @@ impl Shared {
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
             unstable: Arc::default(),
+            delegations: Delegations::default(),
             policy: Mutex::new(policy),
             reuse: by_policy.then(|| Reuse::new(frames(budget.data_bytes(0)))),
             cache,
@@ -209,6 +213,22 @@ impl Shared {
         let is_unstable = |file: &&Arc<FileState>| file.unstable.lock().bytes > 0;
         let unstable = files.by_handle.iter().rev().map(|(_, file)| file);
         unstable.filter(is_unstable).cloned().collect()
+    }
+
+    /// All files whose state is kept.
+    pub fn known_files(&self) -> Vec<Arc<FileState>> {
+        let files = self.files.lock();
+        files
+            .by_handle
+            .iter()
+            .map(|(_, file)| file.clone())
+            .collect()
+    }
+
+    /// Whether files are to be delegated to this client.
+    #[inline]
+    pub fn delegates(&self) -> bool {
+        self.options.cache == Cache::Delegated
     }
 
     // The data cache

@@ -2,6 +2,7 @@
 
 use crate::{
     ahead::Ahead,
+    delegation::Delegation,
     directory::Tree,
     handle::Handle,
     route::{Orders, Record},
@@ -24,6 +25,8 @@ pub struct FileState {
     pub tree: Arc<Tree>,
     /// Which references to fetch ahead.
     pub ahead: Ahead,
+    /// The server's promise that nobody changes the file.
+    pub delegation: Delegation,
     /// The policy's record of the file.
     pub record: Mutex<Record>,
     /// The orders of reads that need not ask the policy.
@@ -177,6 +180,7 @@ impl FileState {
             handle,
             tree: Arc::new(Tree::default()),
             ahead: Ahead::default(),
+            delegation: Delegation::default(),
             record: Mutex::new(record),
             orders,
             ticks: Default::default(),

@@ -40,6 +40,12 @@ pub struct Statistics {
     pub calls: u64,
     /// Connections made again after a loss.
     pub reconnects: u64,
+    /// Files that the server has delegated to this client now.
+    pub delegations_held: u64,
+    /// Delegations given, those that follow others of the same files included.
+    pub delegations_granted: u64,
+    /// Delegations that the server did not give again, because somebody wants to change the file.
+    pub delegations_recalled: u64,
     /// What the policy has measured for reads of about 4 KiB.
     pub terms: RdmaTerms,
     /// Changes of the policy's choice: another route became the cheapest, or a file began or ceased to be refused too

@@ -2,6 +2,7 @@
 //! NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
 
 mod convert;
+mod delegate;
 pub mod mount;
 pub mod pipeline;
 pub mod procedure;

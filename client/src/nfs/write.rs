@@ -136,6 +136,7 @@ fn send(
         failed: None,
         unanswered: Vec::new(),
     };
+    let _changing = shared.changes(file);
     file.mark_write();
     let done = pipeline::run(&shared.calls, &WRITE, &mut work, pieces, 0);
     let Send {

@@ -35,6 +35,13 @@ impl TimedRead {
         &self.asked.order
     }
 
+    /// The same, of which nothing is looked for in the data cache or kept unless `keeps`.
+    #[inline]
+    pub fn kept_if(mut self, keeps: bool) -> Self {
+        self.asked.order.keeps &= keeps;
+        self
+    }
+
     /// The shard of the thread that reads.
     #[inline]
     pub fn shard(&self) -> Shard {

@@ -19,6 +19,7 @@ pub fn args(bytes: &[u8]) {
         Procedure::GetRefs => check!(GetRefsArgs<'_>, args),
         Procedure::Rekey => check!(RekeyArgs, args),
         Procedure::CloseSession => check!(CloseSessionArgs, args),
+        Procedure::Delegate => check!(DelegateArgs<'_>, args),
     }
 }
 
@@ -34,10 +35,11 @@ pub fn results(bytes: &[u8]) {
         Procedure::GetRefs => check!(GetRefsResult, result),
         Procedure::Rekey => check!(RekeyResult, result),
         Procedure::CloseSession => check!(CloseSessionResult, result),
+        Procedure::Delegate => check!(DelegateResult, result),
     }
 }
 
 fn procedure(bytes: &[u8]) -> Option<(Procedure, &[u8])> {
     let (first, rest) = bytes.split_first()?;
-    Some((Procedure::from_code(u32::from(*first) % 6)?, rest))
+    Some((Procedure::from_code(u32::from(*first) % 7)?, rest))
 }

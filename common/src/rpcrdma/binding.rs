@@ -142,6 +142,7 @@ pub fn odafs(procedure: odafs::Procedure, count: u32, references: u32) -> ReplyB
         }
         P::Rekey => ReplyBound::results(STATUS + 4 + 16),
         P::CloseSession => ReplyBound::results(STATUS),
+        P::Delegate => ReplyBound::results(STATUS + 4 + 8 + 4 + 8 + ATTRIBUTES),
     }
 }
 

@@ -1,10 +1,12 @@
-//! The ODAFS program: sessions, reads that bring references with them, and queries for references.
+//! The ODAFS program: sessions, reads that bring references with them, queries for references, and delegations.
 //! docs/WIRE.md describes it in full.
 
+mod delegations;
 mod read;
 mod references;
 mod session;
 
+pub use delegations::*;
 pub use read::*;
 pub use references::*;
 pub use session::*;
@@ -31,6 +33,8 @@ enumeration! {
         Rekey = 4,
         /// [`CloseSessionArgs`] to [`CloseSessionResult`].
         CloseSession = 5,
+        /// [`DelegateArgs`] to [`DelegateResult`].
+        Delegate = 6,
     }
 }
 
@@ -47,7 +51,7 @@ enumeration! {
         BadHandshake = 3,
         /// The server has no direct access, or none of what was offered.
         Unsupported = 4,
-        /// A cap on sessions or on references was reached.
+        /// A cap on sessions or on delegations was reached.
         TooMany = 5,
         /// The server cannot now.
         TryLater = 6,

@@ -12,7 +12,7 @@ use super::Nfs2;
 use crate::rpc::access::Rights;
 use crate::rpc::{Answer, Call, Program as _};
 use crate::vfs::around::Change;
-use crate::vfs::promises::{Holders, Party};
+use crate::vfs::promises::{Holders, Keeper as By, Party};
 use crate::vfs::read::Effort;
 use crate::vfs::testing::{World, owner};
 use crate::vfs::{ObjectId, ShortHandle};
@@ -92,7 +92,10 @@ fn every_change_of_a_file_asks_for_what_was_promised_of_it() {
     let world = World::new(64);
     let keeper = Arc::new(Keeper::default());
     let holders: Arc<dyn Holders> = Arc::clone(&keeper) as _;
-    world.export.promises().keep(Arc::downgrade(&holders));
+    world
+        .export
+        .promises()
+        .keep(By::Nfs4, Arc::downgrade(&holders));
     let (file, other) = (world.file("a", b"old"), world.file("b", b"other"));
     let root = world.export.short_handle(world.export.root());
     let handle = world.export.short_handle(file.object());
@@ -114,10 +117,10 @@ fn every_change_of_a_file_asks_for_what_was_promised_of_it() {
     };
     let changed = |procedure, arguments: Vec<u8>| {
         keeper.0.lock().clear();
-        assert!(world.export.promises().make(&file));
+        assert!(world.export.promises().make(By::Nfs4, &file));
         done(&world, procedure, &arguments);
         assert!(keeper.0.lock().contains(&file.object()), "{procedure:?}");
-        world.export.promises().end(file.object());
+        world.export.promises().end(By::Nfs4, file.object());
     };
     changed(Procedure::Write, write(&handle).to_bytes());
     changed(Procedure::SetAttributes, set.to_bytes());

@@ -68,7 +68,7 @@ use crate::vfs::copies;
 use crate::vfs::export::Export;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
-use crate::vfs::promises::Holders;
+use crate::vfs::promises::{Holders, Keeper};
 
 use callbacks::Callbacks;
 use object::Tree;
@@ -192,7 +192,9 @@ impl Nfs4 {
         }
         drop(machine);
         let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
-        export.promises().keep(Arc::downgrade(&holders));
+        export
+            .promises()
+            .keep(Keeper::Nfs4, Arc::downgrade(&holders));
         let wanted = Arc::downgrade(&messenger);
         export.locks().on_wanted(Side::Nfs4, move |now, owners| {
             if let Some(messenger) = wanted.upgrade() {

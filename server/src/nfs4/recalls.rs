@@ -15,7 +15,7 @@ use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::{describe, gauge};
-use crate::vfs::promises::{Holders, Party};
+use crate::vfs::promises::{Holders, Keeper, Party};
 use crate::vfs::{ObjectId, change};
 
 /// What it takes to say something to clients, at any time.
@@ -77,10 +77,10 @@ impl Messenger {
         };
         // The lock is held meanwhile, so that none of them is delegated anew.
         for file in state.take_undelegated() {
-            promises.end(file);
+            promises.end(Keeper::Nfs4, file);
         }
         if let Some(object) = also.filter(|object| !state.is_delegated(*object)) {
-            promises.end(object);
+            promises.end(Keeper::Nfs4, object);
         }
         if !state.awaits_delegations() {
             promises.open();
@@ -212,7 +212,7 @@ fn delegate<'a>(
     let mut machine = c.server.state.lock();
     let client = machine.may_delegate(c.now, c.sender, wanted, kind)?;
     match kind {
-        Delegated::Read if !c.export.promises().make(&file) => {
+        Delegated::Read if !c.export.promises().make(Keeper::Nfs4, &file) => {
             return Err(WhyNone::Contention(false));
         }
         Delegated::Read => {}
@@ -269,7 +269,7 @@ fn leave<'c>(
         Ok(_) => Err(WhyNone::Contention(false)),
         Err(why) => {
             if still && !machine.is_delegated(wanted.file) {
-                promises.end(wanted.file);
+                promises.end(Keeper::Nfs4, wanted.file);
             }
             Err(why)
         }

@@ -1,6 +1,8 @@
 //! The ODAFS program, version 1, with a file for each procedure. docs/WIRE.md describes it.
 
 mod close_session;
+mod delegate;
+mod delegations;
 mod get_refs;
 mod open_session;
 mod read;
@@ -18,6 +20,9 @@ use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::export::Export;
 use crate::vfs::read::Effort;
 use crate::vfs::sessions::OpenSession;
+
+use delegations::Delegations;
+pub use delegations::{GivenRecord, LEASE};
 
 /// The users of this host that an option names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub struct SessionPolicy {
     pub rekey_requests: u64,
     /// Clients must rekey after this time.
     pub rekey_after: Nanos,
+    /// What stable storage says of delegations. Without it clients get none.
+    pub delegations: Option<GivenRecord>,
 }
 
 impl Default for SessionPolicy {
@@ -65,6 +72,7 @@ impl Default for SessionPolicy {
             lifetime: Nanos::from_secs(24 * 3600),
             rekey_requests: 1 << 32,
             rekey_after: Nanos::from_secs(3600),
+            delegations: None,
         }
     }
 }
@@ -73,12 +81,18 @@ impl Default for SessionPolicy {
 pub struct Odafs {
     export: Arc<Export>,
     policy: SessionPolicy,
+    delegations: Arc<Delegations>,
 }
 
 impl Odafs {
     /// For `export`.
-    pub fn new(export: Arc<Export>, policy: SessionPolicy) -> Self {
-        Self { export, policy }
+    pub fn new(export: Arc<Export>, mut policy: SessionPolicy) -> Self {
+        let record = policy.delegations.take();
+        Self {
+            delegations: Delegations::new(Arc::clone(&export), record),
+            export,
+            policy,
+        }
     }
 }
 
@@ -106,6 +120,7 @@ impl Program for Odafs {
             "GET_REFS",
             "REKEY",
             "CLOSE_SESSION",
+            "DELEGATE",
         ]
     }
 
@@ -165,16 +180,25 @@ impl Program for Odafs {
             }
             Some(Procedure::CloseSession) => {
                 let arguments = decoded!();
-                reply(
-                    results,
-                    &close_session::close_session(&self.export, arguments),
-                )
+                reply(results, &close_session::close_session(self, arguments))
+            }
+            Some(Procedure::Delegate) => {
+                let arguments = decoded!();
+                delegate::delegate(self, &call, &arguments, results)
             }
         }
     }
 
     fn closed(&self, connection: u64) {
         self.export.connection_closed(connection);
+    }
+
+    fn tick(&self, now: Nanos) {
+        self.delegations.tick(now);
+    }
+
+    fn append_text(&self, out: &mut String) {
+        self.delegations.append_text(out);
     }
 }
 

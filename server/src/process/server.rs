@@ -19,7 +19,7 @@ mod reload;
 
 use crate::nfs4;
 use crate::nlm4;
-use crate::odafs::SessionPolicy;
+use crate::odafs::{GivenRecord, SessionPolicy};
 use crate::process::assembly::{Assembly, Parts, Ports};
 use crate::process::config::{Direct, ExportOptions, ServerConfig};
 use crate::process::datagrams::Datagrams;
@@ -125,6 +125,8 @@ const NFS4_CLIENTS: &str = "nfs4-clients";
 const NFS4_FILES: &str = "nfs4-files";
 /// The file of the state directory that lists the clients of NFS version 3 that hold locks.
 const NLM_CLIENTS: &str = "nlm-clients";
+/// The file of the state directory that says whether clients of the ODAFS program were given delegations.
+const DELEGATIONS: &str = "delegations";
 /// Threads that serve connections over TCP.
 const TCP_THREADS: usize = 2;
 
@@ -320,6 +322,16 @@ fn locks(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<nlm4::Confi
     })
 }
 
+/// Whether an earlier server gave delegations to clients of the ODAFS program, and how to keep that this one does.
+fn given(state: &Arc<StateDir>) -> io::Result<GivenRecord> {
+    let (text, mut keep) = kept(state, DELEGATIONS)?;
+    let before = !text.is_empty();
+    Ok(GivenRecord::new(before, move || match before {
+        true => Ok(()),
+        false => keep("given\n"),
+    }))
+}
+
 /// The text of a file of the state directory (empty if there is no such file), and a function that replaces it.
 fn kept(
     state: &Arc<StateDir>,
@@ -389,6 +401,10 @@ fn parts(
         format!("read {NLM_CLIENTS} in {}", state.path().display()),
         locks(config, state),
     )?;
+    let given = trying(
+        format!("read {DELEGATIONS} in {}", state.path().display()),
+        given(state),
+    )?;
     Ok(Parts {
         store,
         nfs2: config.nfs2,
@@ -421,6 +437,7 @@ fn parts(
             life: state.life(),
             serving_uid,
             one_sided_for: config.one_sided_for.clone(),
+            delegations: Some(given),
             ..SessionPolicy::default()
         },
         access,

@@ -27,6 +27,23 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 /// The most threads that wait so.
 const WAITING_MAX: usize = 4;
 
+/// Which protocol made promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// NFS version 4.
+    Nfs4,
+    /// The ODAFS program.
+    Odafs,
+}
+
+impl Keeper {
+    const ALL: [Self; 2] = [Self::Nfs4, Self::Odafs];
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
 /// What keeps the promises that a protocol made. Called with no lock of [`Promises`] held; [`Holders::broken`] with the
 /// file's gate closed.
 pub trait Holders: Send + Sync {
@@ -39,7 +56,16 @@ pub trait Holders: Send + Sync {
 
     /// Whether `by` has to wait, before it looks at the object, for someone to whom that was left alone before a restart and who
     /// has not come back.
-    fn is_awaited(&self, object: ObjectId, by: Party) -> bool;
+    fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
+        let _ = (object, by);
+        false
+    }
+
+    /// When promises of the object that were asked for end by themselves, if they do.
+    fn end_at(&self, object: ObjectId) -> Option<Nanos> {
+        let _ = object;
+        None
+    }
 }
 
 /// Who changes an object.
@@ -75,7 +101,7 @@ impl Drop for Acting {
 
 /// The promises made of an export's files.
 pub struct Promises {
-    holders: OnceLock<Weak<dyn Holders>>,
+    holders: [OnceLock<Weak<dyn Holders>>; Keeper::ALL.len()],
     shards: [Shard; Promises::SHARDS],
     /// Promised files.
     promised: AtomicU64,
@@ -88,6 +114,8 @@ pub struct Promises {
     waiting_max: AtomicUsize,
     /// Nothing is changed, since somebody may claim promises from before a restart.
     closed: AtomicBool,
+    /// Nothing is changed before this time, in nanoseconds; 0 once it has passed.
+    held_until: AtomicU64,
     /// Files that were left to one client alone before the restart. They count while `closed` does.
     before: OnceLock<HashSet<ObjectId>>,
 }
@@ -106,6 +134,8 @@ struct Shard {
 /// A promised file, which stays live: so that what others do to it is noticed.
 struct Kept {
     _file: Arc<File>,
+    /// The bits of those that have promised it.
+    keepers: u8,
     /// The client to which it is left alone.
     alone: Option<u64>,
     /// When its promises were first asked for.
@@ -115,7 +145,7 @@ struct Kept {
 impl Default for Promises {
     fn default() -> Self {
         Self {
-            holders: OnceLock::new(),
+            holders: Default::default(),
             shards: std::array::from_fn(|_| Shard::default()),
             promised: AtomicU64::new(0),
             alone: AtomicU64::new(0),
@@ -123,6 +153,7 @@ impl Default for Promises {
             waiting: AtomicUsize::new(0),
             waiting_max: AtomicUsize::new(WAITING_MAX),
             closed: AtomicBool::new(false),
+            held_until: AtomicU64::new(0),
             before: OnceLock::new(),
         }
     }
@@ -162,9 +193,38 @@ pub(crate) struct Naming<'a> {
 impl Promises {
     const SHARDS: usize = 64;
 
-    /// Who keeps the promises. Only the first to say so does.
-    pub fn keep(&self, holders: Weak<dyn Holders>) {
-        let _ = self.holders.set(holders);
+    /// Who keeps the promises of a protocol. Only the first to say so does.
+    pub fn keep(&self, keeper: Keeper, holders: Weak<dyn Holders>) {
+        let _ = self.holders[keeper as usize].set(holders);
+    }
+
+    /// Nothing is changed before this time: promises from before a restart, of which nothing else is known, may stand until
+    /// then.
+    pub fn hold(&self, until: Nanos) {
+        self.held_until.fetch_max(until.0, Ordering::SeqCst);
+    }
+
+    /// How much longer nothing is changed.
+    fn held(&self) -> Option<Nanos> {
+        let until = self.held_until.load(Ordering::SeqCst);
+        if until == 0 {
+            return None;
+        }
+        let left = Nanos(until).since(clock::now());
+        if left == Nanos(0) {
+            self.held_until.store(0, Ordering::SeqCst);
+        }
+        Some(left).filter(|left| *left != Nanos(0))
+    }
+
+    /// Waits until promises from before a restart are over. [`Status::Jukebox`]: the caller is to come again.
+    fn outlast(&self) -> Result<(), Status> {
+        while let Some(left) = self.held() {
+            let waiting = self.waiting().filter(|_| acting_for() == Party::Stranger);
+            let _waiting = waiting.ok_or(Status::Jukebox)?;
+            clock::sleep(left);
+        }
+        Ok(())
     }
 
     /// Nothing is changed from now on until [`Promises::open`]: which promises there were before a restart is not known yet. But
@@ -196,46 +256,57 @@ impl Promises {
     }
 
     /// The file is promised from now on, until [`Promises::end`]. False: it, or perhaps it, is being changed.
-    pub fn make(&self, file: &Arc<File>) -> bool {
-        self.note(file, None)
+    pub fn make(&self, keeper: Keeper, file: &Arc<File>) -> bool {
+        self.note(keeper, file, None)
     }
 
-    /// The file is left to this client alone from now on, until [`Promises::end`]. False: it, or perhaps it, is being
-    /// changed; or it is promised.
+    /// The file is left to this client of NFS version 4 alone from now on, until [`Promises::end`]. False: it, or perhaps it,
+    /// is being changed; or it is promised, or may have been before a restart.
     pub fn leave_to(&self, file: &Arc<File>, client: u64) -> bool {
-        self.note(file, Some(client))
+        self.held().is_none() && self.note(Keeper::Nfs4, file, Some(client))
     }
 
-    fn note(&self, file: &Arc<File>, alone: Option<u64>) -> bool {
+    fn note(&self, keeper: Keeper, file: &Arc<File>, alone: Option<u64>) -> bool {
         let shard = self.shard(file.object());
         let mut kept = shard.kept.lock();
         shard.promised.fetch_add(1, Ordering::SeqCst);
         self.promised.fetch_add(1, Ordering::SeqCst);
         let changes =
             [&shard.changes, &self.naming].map(|under_way| under_way.load(Ordering::SeqCst));
-        let known = kept.get(&file.object());
-        let fits = known.is_none_or(|known| known.alone.is_none() && alone.is_none());
+        let known = kept.get_mut(&file.object());
+        let fits = (known.as_ref()).is_none_or(|known| known.alone.is_none() && alone.is_none());
         let free = changes == [0; 2] && fits;
-        if free && known.is_none() {
-            let new = Kept {
-                _file: Arc::clone(file),
-                alone,
-                asked: None,
-            };
-            kept.insert(file.object(), new);
-            self.alone
-                .fetch_add(alone.is_some().into(), Ordering::SeqCst);
-        } else {
-            shard.promised.fetch_sub(1, Ordering::SeqCst);
-            self.promised.fetch_sub(1, Ordering::SeqCst);
+        match known {
+            None if free => {
+                let new = Kept {
+                    _file: Arc::clone(file),
+                    keepers: keeper.bit(),
+                    alone,
+                    asked: None,
+                };
+                kept.insert(file.object(), new);
+                self.alone
+                    .fetch_add(alone.is_some().into(), Ordering::SeqCst);
+                return true;
+            }
+            Some(known) if free => known.keepers |= keeper.bit(),
+            _ => {}
         }
+        shard.promised.fetch_sub(1, Ordering::SeqCst);
+        self.promised.fetch_sub(1, Ordering::SeqCst);
         free
     }
 
-    /// Nobody has a promise of the object any more.
-    pub fn end(&self, object: ObjectId) {
+    /// Nobody has a promise of the object any more that this keeper made.
+    pub fn end(&self, keeper: Keeper, object: ObjectId) {
         let shard = self.shard(object);
-        let ended = shard.kept.lock().remove(&object);
+        let mut kept = shard.kept.lock();
+        let over = kept.get_mut(&object).is_some_and(|known| {
+            known.keepers &= !keeper.bit();
+            known.keepers == 0
+        });
+        let ended = over.then(|| kept.remove(&object)).flatten();
+        drop(kept);
         if let Some(ended) = ended {
             self.alone
                 .fetch_sub(ended.alone.is_some().into(), Ordering::SeqCst);
@@ -251,6 +322,7 @@ impl Promises {
         if self.is_closed() {
             return Err(Status::Jukebox);
         }
+        self.outlast()?;
         self.ask_known(object)
     }
 
@@ -304,7 +376,8 @@ impl Promises {
         if !before.is_some_and(|before| before.contains(&object)) {
             return false;
         }
-        let holders = self.holders.get().and_then(Weak::upgrade);
+        let holders = self.holders[Keeper::Nfs4 as usize].get();
+        let holders = holders.and_then(Weak::upgrade);
         holders.is_some_and(|holders| holders.is_awaited(object, by))
     }
 
@@ -339,35 +412,50 @@ impl Promises {
     }
 
     fn is_promised(&self, object: ObjectId) -> bool {
+        self.keepers_of(object) != 0
+    }
+
+    /// The bits of those that have promised the object.
+    fn keepers_of(&self, object: ObjectId) -> u8 {
         let shard = self.shard(object);
-        shard.promised.load(Ordering::SeqCst) != 0 && shard.kept.lock().contains_key(&object)
+        if shard.promised.load(Ordering::SeqCst) == 0 {
+            return 0;
+        }
+        let kept = shard.kept.lock();
+        kept.get(&object).map_or(0, |kept| kept.keepers)
     }
 
     fn ask_back(&self, shard: &Shard, object: ObjectId) -> Result<(), Status> {
-        let Some(holders) = self.holders_of(object) else {
-            return Ok(());
-        };
         let party = acting_for();
-        while !holders.give_back(object, party) {
-            if party != Party::Stranger || !self.wait(shard, object) {
+        loop {
+            let holders = self.holders_of(object);
+            // Each is asked, whether the others have given theirs back or not.
+            let asked = holders.iter().flatten();
+            let kept: Vec<_> = asked.filter(|all| !all.give_back(object, party)).collect();
+            if kept.is_empty() {
+                return Ok(());
+            }
+            let end = kept.iter().filter_map(|all| all.end_at(object)).min();
+            if party != Party::Stranger || !self.wait(shard, object, end) {
                 return Err(Status::Jukebox);
             }
         }
-        Ok(())
     }
 
-    /// Who keeps promises of the object, if there are any.
-    fn holders_of(&self, object: ObjectId) -> Option<Arc<dyn Holders>> {
-        if !self.is_promised(object) {
-            return None;
-        }
-        self.holders.get()?.upgrade()
+    /// Who keeps promises of the object.
+    fn holders_of(&self, object: ObjectId) -> [Option<Arc<dyn Holders>>; Keeper::ALL.len()] {
+        let keepers = self.keepers_of(object);
+        Keeper::ALL.map(|keeper| {
+            let keeps = keepers & keeper.bit() != 0;
+            let holders = self.holders[keeper as usize].get().filter(|_| keeps);
+            holders.and_then(Weak::upgrade)
+        })
     }
 
-    /// Waits for the promises of the object to be given back. False: not any longer.
-    fn wait(&self, shard: &Shard, object: ObjectId) -> bool {
+    /// Waits for the promises of the object to be given back, or until some of them end by themselves. False: not any longer.
+    fn wait(&self, shard: &Shard, object: ObjectId, end: Option<Nanos>) -> bool {
         let waiting = self.waiting();
-        waiting.is_some_and(|_waiting| self.wait_for(shard, shard.kept.lock(), object))
+        waiting.is_some_and(|_waiting| self.wait_for(shard, shard.kept.lock(), object, end))
     }
 
     /// The calling thread may wait for a client until what this gives is dropped. `None`: as many do as may.
@@ -383,21 +471,27 @@ impl Promises {
         shard: &Shard,
         mut kept: MutexGuard<'_, HashMap<ObjectId, Kept>>,
         object: ObjectId,
+        end: Option<Nanos>,
     ) -> bool {
         while let Some(promised) = kept.get_mut(&object) {
             let now = clock::now();
             let waited = now.since(*promised.asked.get_or_insert(now));
+            if end.is_some_and(|end| end <= now) {
+                return true;
+            }
             if waited >= PATIENCE {
                 return false;
             }
-            (kept, _) = shard.given_back.wait_timeout(kept, PATIENCE.since(waited));
+            let left = PATIENCE.since(waited);
+            let left = end.map_or(left, |end| end.since(now).min(left));
+            (kept, _) = shard.given_back.wait_timeout(kept, left);
         }
         true
     }
 
     /// The object was changed from outside.
     pub(crate) fn broken(&self, object: ObjectId) {
-        if let Some(holders) = self.holders_of(object) {
+        for holders in self.holders_of(object).iter().flatten() {
             holders.broken(object);
         }
     }
@@ -413,7 +507,8 @@ impl Promises {
             _all: Changing::count(&self.naming),
             _objects: [None, None],
         };
-        if self.promised.load(Ordering::SeqCst) == 0 && !self.is_closed() {
+        let none = self.promised.load(Ordering::SeqCst) == 0;
+        if none && !self.is_closed() && self.held().is_none() {
             return Ok(naming);
         }
         for (place, changing) in names.iter().zip(&mut naming._objects) {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use odafs_fabric::sync::mpsc;
 
+use super::Keeper as By;
 use super::*;
 use crate::store::{
     Acl, CreateHow, Operation, OutsideChange, ReaddirRange, SetAttributes, SetTime, StoreError,
@@ -48,18 +49,21 @@ impl Holders for Keeper {
 fn kept(world: &World) -> Arc<Keeper> {
     let keeper = Arc::new(Keeper::default());
     let holders: Arc<dyn Holders> = Arc::clone(&keeper) as _;
-    world.export.promises().keep(Arc::downgrade(&holders));
+    world
+        .export
+        .promises()
+        .keep(By::Nfs4, Arc::downgrade(&holders));
     keeper
 }
 
 fn promise(world: &World, keeper: &Keeper, file: &Arc<File>) {
     keeper.promised.lock().insert(file.object());
-    assert!(world.export.promises().make(file));
+    assert!(world.export.promises().make(By::Nfs4, file));
 }
 
 fn end(world: &World, keeper: &Keeper, file: &Arc<File>) {
     keeper.promised.lock().remove(&file.object());
-    world.export.promises().end(file.object());
+    world.export.promises().end(By::Nfs4, file.object());
 }
 
 fn is_empty(promises: &Promises) -> bool {
@@ -88,7 +92,7 @@ fn a_stranger_waits_until_a_promise_is_given_back() {
         // The write has not begun.
         assert_eq!(world.read(&file, 0, 3), b"old");
         // Nor is a promise made beside it.
-        assert!(!world.export.promises().make(&file));
+        assert!(!world.export.promises().make(By::Nfs4, &file));
         end(&world, &keeper, &file);
         writer.join().expect("written");
     });
@@ -312,8 +316,8 @@ fn after_a_restart_only_what_was_so_before_is_taken() {
     assert!(promises.ask(file.object()).is_err());
     assert!(promises.ask_known(file.object()).is_ok());
     // What there was is promised again meanwhile.
-    assert!(promises.make(&file));
-    promises.end(file.object());
+    assert!(promises.make(By::Nfs4, &file));
+    promises.end(By::Nfs4, file.object());
     promises.open();
     assert!(promises.ask(file.object()).is_ok());
     assert!(is_empty(promises));
@@ -343,16 +347,16 @@ fn no_promise_is_made_beside_a_change() {
     let file = world.file("a", b"data");
     let promises = world.export.promises();
     let changing = promises.ask(file.object()).expect("nothing is promised");
-    assert!(!promises.make(&file));
+    assert!(!promises.make(By::Nfs4, &file));
     drop(changing);
     let names = [Some((world.export.root(), &b"other"[..])), None];
     let naming = promises.ask_named(&world.export, &owner(), names);
-    assert!(!promises.make(&file));
+    assert!(!promises.make(By::Nfs4, &file));
     drop(naming);
     assert!(is_empty(promises));
     promise(&world, &keeper, &file);
     // It is promised once, however often.
-    assert!(promises.make(&file));
+    assert!(promises.make(By::Nfs4, &file));
     end(&world, &keeper, &file);
     assert!(is_empty(promises));
 }
@@ -395,7 +399,7 @@ fn space_that_its_own_party_sets_aside_breaks_no_promise() {
     let world = World::new(64);
     let keeper = kept(&world);
     let file = world.file("a", b"data");
-    assert!(world.export.promises().make(&file));
+    assert!(world.export.promises().make(By::Nfs4, &file));
     let counter = file.counter().value();
     let range = space::Range {
         offset: 2,
@@ -419,7 +423,7 @@ fn a_file_is_left_to_one_alone() {
     assert!(!promises.leave_to(&file, 7));
     end(&world, &keeper, &file);
     assert!(promises.leave_to(&file, 7));
-    assert!(!promises.make(&file) && !promises.leave_to(&file, 8));
+    assert!(!promises.make(By::Nfs4, &file) && !promises.leave_to(&file, 8));
     assert_eq!(promises.alone_for(file.object()), Some(7));
     assert!(promises.is_hidden(file.object()));
     let acting = changing_for(Party::Returning(Some(7)));

@@ -15,7 +15,7 @@ use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::{RegistrationConfig, Squash};
 use odafs_server::export::{Direct, ExportConfig};
 use odafs_server::nfs4::{self, MinorVersions, Records};
-use odafs_server::odafs::SessionPolicy;
+use odafs_server::odafs::{GivenRecord, SessionPolicy};
 use odafs_server::state::HandleKey;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use std::io;
@@ -93,6 +93,8 @@ impl Life {
             sessions: SessionPolicy {
                 life: number,
                 serving_uid: UID,
+                // Nobody keeps data in a run in which it is killed.
+                delegations: Some(GivenRecord::new(false, || Ok(()))),
                 ..SessionPolicy::default()
             },
             access: Access::new(Vec::new(), Squash::All, Credential::of(UID, UID, &[])),

@@ -83,7 +83,10 @@ fn every_read_is_explained() {
         total.direct_hits > 0 && total.stale_hits > 0 && total.rpc_reads > 0,
         "{total:?}"
     );
-    assert!(total.cache_hits > 0 && total.log > 0, "{total:?}");
+    assert!(
+        total.cache_hits > 0 && total.delegated_hits > 0 && total.log > 0,
+        "{total:?}"
+    );
     assert!(total.rdma_reads > 0 && total.iwarp_reads > 0, "{total:?}");
     assert!(
         total.kills > 0 && total.writes > 0 && total.lost_writes > 0,

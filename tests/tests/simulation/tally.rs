@@ -11,6 +11,10 @@ pub struct Tally {
     pub lost_writes: u64,
     pub lost_reads: u64,
     pub cache_hits: u64,
+    /// Of those, what was read under delegations of the ODAFS program.
+    pub delegated_hits: u64,
+    /// Of these delegations, those that were recalled.
+    pub recalled: u64,
     /// Reads of logs.
     pub log: u64,
     pub direct_hits: u64,
@@ -36,6 +40,8 @@ impl Tally {
         self.lost_writes += other.lost_writes;
         self.lost_reads += other.lost_reads;
         self.cache_hits += other.cache_hits;
+        self.delegated_hits += other.delegated_hits;
+        self.recalled += other.recalled;
         self.log += other.log;
         self.direct_hits += other.direct_hits;
         self.one_sided_hits += other.one_sided_hits;

@@ -108,6 +108,8 @@ pub struct World {
     iwarp: bool,
     /// Nothing goes wrong in it.
     calm: bool,
+    /// Its disk loses some of what was written.
+    forgets: bool,
     /// Its server has memory for the data of one call at a time.
     tight: bool,
     /// How often the server is killed.
@@ -230,11 +232,13 @@ pub fn run(seed: u64) -> (String, Tally) {
         Some(_) => below(3),
         None => below(2) * u64::from(!calm),
     };
+    let forgets = !calm && below(2) == 0;
     let world = Arc::new(World {
         network: network.clone(),
         bare,
         iwarp: kind == "iwarp",
         calm,
+        forgets,
         tight,
         kills,
         history: History::default(),
@@ -291,7 +295,7 @@ pub fn run(seed: u64) -> (String, Tally) {
         }
         threads.push(thread::spawn(move || outsider(&world, &store, file)));
     }
-    if !calm && below(2) == 0 {
+    if forgets {
         let (world, store, files) = (Arc::clone(&world), Arc::clone(&store), files.clone());
         threads.push(thread::spawn(move || failing_disk(&world, &store, &files)));
     }
@@ -398,6 +402,8 @@ fn client(world: &World, number: u32) {
     // What a client has read of a server that was killed with unsynced data may be lost, without a sign of it.
     let caches = world.kills == 0 && below(2) == 0;
     let cache = match caches {
+        // Nor is there a promise that a disk forgets nothing.
+        true if below(2) == 0 && !world.forgets => Cache::Delegated,
         true => Cache::CloseToOpen,
         false => Cache::Off,
     };
@@ -410,6 +416,8 @@ fn client(world: &World, number: u32) {
     // promise to have made it stable? Of a write that failed it says nothing, be its data there or not.
     let mut unstable: BTreeMap<PagePosition, (u64, bool)> = BTreeMap::new();
     let mut tally = Tally::default();
+    // What is delegated stays open: nothing checks what is kept of it.
+    let mut delegated = BTreeMap::new();
     for _ in 0..STEPS {
         // Of what changes behind the server's back, pages that are kept may be older than what others have seen.
         let mut files = world.files();
@@ -433,7 +441,9 @@ fn client(world: &World, number: u32) {
             continue;
         }
         let opened = history.now();
-        let file = match client.open(format!("/{}", name_of(file_number))) {
+        let known = delegated.get(&file_number).cloned();
+        let open = || client.open(format!("/{}", name_of(file_number)));
+        let file = match known.map_or_else(open, Ok) {
             Ok(file) => file,
             Err(error) => {
                 world.failed(&format!("{who} open: {error}"));
@@ -442,8 +452,14 @@ fn client(world: &World, number: u32) {
             }
         };
         let at = u64::from(page) * PAGE as u64;
-        // What is kept is as old as the open.
-        let invoked = if caches { opened } else { history.now() };
+        let invoked = match cache {
+            // What is kept is as old as the open.
+            Cache::CloseToOpen => opened,
+            Cache::Delegated | Cache::Off => history.now(),
+        };
+        if cache == Cache::Delegated {
+            delegated.insert(file_number, file.clone());
+        }
         let chance = if file_number == OUTSIDE { 0 } else { below(10) };
         match chance {
             0..5 => {
@@ -546,6 +562,10 @@ fn client(world: &World, number: u32) {
         }
     }
     tally.cache_hits = seen.cache_hits;
+    if cache == Cache::Delegated {
+        tally.delegated_hits = seen.cache_hits;
+        tally.recalled = seen.delegations_recalled;
+    }
     tally.direct_hits = seen.direct_hits;
     tally.one_sided_hits = seen.one_sided_hits;
     tally.stale_hits = seen.stale_hits;

@@ -206,6 +206,26 @@ fn asking_for_references() {
 }
 
 #[test]
+fn delegations() {
+    golden(
+        DelegateArgs {
+            session: 5,
+            returned: vec![6],
+            file: Some(FILE),
+        },
+        &join(&["00000005 00000001 00000000 00000006 00000001", FILE_HEX]),
+    );
+    golden(DelegateResult::Ok(None), "00000000 00000000");
+    golden(DelegateResult::Err(OdafsStatus::TryLater), "00000006");
+    let many = DelegateArgs {
+        session: 5,
+        returned: vec![6; MAX_RETURNED as usize + 1],
+        file: None,
+    };
+    assert!(DelegateArgs::from_bytes(&many.to_bytes()).is_err());
+}
+
+#[test]
 fn rekeying_and_closing() {
     let tag = *b"0123456789abcdef";
     let tag_hex = "30313233 34353637 38396162 63646566";
@@ -409,6 +429,21 @@ proptest! {
         round_trip(GetRefsArgs { session, ranges, resume });
         let file = FileReferences { range: session, status, change: offset, size: length, counter, references };
         round_trip(GetRefsResult::Ok(GetRefsOk { files: vec![file; files.len()], resume }));
+    }
+
+    #[test]
+    fn delegating(
+        file in of(file_handle()),
+        returned in vec(any::<u64>(), 0..4),
+        (session, lease_ms) in any::<(u32, u32)>(),
+        (number, change) in any::<(u64, u64)>(),
+        attributes in attributes(),
+        status in select(&OdafsStatus::ALL[1..]),
+    ) {
+        round_trip(DelegateArgs { session, returned, file });
+        round_trip(DelegateResult::Ok(Some(Delegated { number, lease_ms, change, attributes })));
+        round_trip(DelegateResult::Ok(None));
+        round_trip(DelegateResult::Err(status));
     }
 
     #[test]

@@ -1,0 +1,320 @@
+//! Files that are delegated to a client of the ODAFS program: what it keeps is what the server has, whoever changes it, and
+//! nobody waits for longer than a lease.
+#![cfg(not(shuttle))]
+
+use odafs::{Cache, Client, File, Options, Route};
+use odafs_common::wire::rpc;
+use odafs_common::wire::xdr::Writer;
+use odafs_server::config::{ServerConfig, Squash};
+use odafs_server::odafs::LEASE;
+use odafs_server::server::Server;
+use odafs_tests::raw::RawRpc;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Instant;
+
+struct House {
+    dir: tempfile::TempDir,
+    config: ServerConfig,
+    server: Option<Server>,
+}
+
+impl House {
+    fn open() -> Self {
+        let dir = tempfile::tempdir().expect("dir");
+        std::fs::create_dir(dir.path().join("files")).expect("dir");
+        let mut config = ServerConfig::new(dir.path().join("files"));
+        config.shm = Some(dir.path().join("sock"));
+        config.nfs = Some(([127, 0, 0, 1], 0).into());
+        config.rdma = Some(([127, 0, 0, 1], 0).into());
+        config.state = Some(dir.path().join("state"));
+        config.squash = Squash::None;
+        config.insecure = true;
+        config.cache_bytes = 16 << 20;
+        config.huge_pages = false;
+        let server = Server::start(config.clone()).expect("start");
+        config.nfs = server.addresses().nfs;
+        config.rdma = server.addresses().rdma;
+        Self {
+            dir,
+            config,
+            server: Some(server),
+        }
+    }
+
+    fn file(&self, name: &str, content: &[u8]) {
+        let path = self.dir.path().join("files").join(name);
+        std::fs::write(&path, content).expect("a file");
+        // Version 4 comes here as nobody.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("mode");
+    }
+
+    fn shm(&self) -> String {
+        format!("odafs+shm://{}?/", self.dir.path().join("sock").display())
+    }
+
+    fn tcp(&self) -> String {
+        format!("odafs://{}/", self.config.rdma.expect("an address"))
+    }
+
+    fn nfs(&self) -> String {
+        let address = self.config.nfs.expect("an address");
+        format!("nfs://{address}/?mountport={}", address.port())
+    }
+
+    /// Writes in place by an anonymous state of version 4.0, until nobody has the file any more.
+    fn write_by_version_4(&self, name: &str, data: &[u8]) {
+        const DELAY: u32 = 10008;
+        let mut arguments = Vec::new();
+        let mut w = Writer::new(&mut arguments);
+        w.opaque(b"");
+        // Minor version 0, three operations: PUTROOTFH, LOOKUP, WRITE.
+        for word in [0, 3, 24, 15] {
+            w.u32(word);
+        }
+        w.opaque(name.as_bytes());
+        w.u32(38);
+        w.opaque_fixed(&[0; 16]);
+        w.u64(0);
+        w.u32(2);
+        w.opaque(data);
+        let address = self.config.nfs.expect("an address");
+        let mut connection = RawRpc::connect(&address.to_string());
+        loop {
+            let reply = connection.call((100_003, 4, 1), &arguments);
+            let reply = reply.expect("a reply");
+            let body = rpc::parse_reply(&reply).expect("a reply").body;
+            match body.expect("accepted").u32().expect("a status") {
+                0 => return,
+                DELAY => thread::yield_now(),
+                status => panic!("status {status}"),
+            }
+        }
+    }
+}
+
+fn connect(url: &str, cache: Cache, route: Route) -> Client {
+    let options = Options {
+        cache,
+        route,
+        ..Options::default()
+    };
+    Client::connect_with(&url.parse().expect("url"), options).expect("connect")
+}
+
+/// A client that keeps what is delegated to it.
+fn holder(url: &str) -> Client {
+    connect(url, Cache::Delegated, Route::Guarded)
+}
+
+fn writer(url: &str) -> Client {
+    connect(url, Cache::Off, Route::Rpc)
+}
+
+fn read(file: &File) -> Vec<u8> {
+    let mut data = vec![0; 100];
+    let bytes = file.read_at(&mut data, 0).expect("read");
+    data.truncate(bytes);
+    data
+}
+
+/// Reads until the file is delegated.
+fn hold(client: &Client, name: &str) -> File {
+    let file = client.open(name).expect("open");
+    while client.statistics().delegations_held == 0 {
+        read(&file);
+    }
+    file
+}
+
+#[test]
+fn what_is_delegated_is_read_without_calls() {
+    let house = House::open();
+    house.file("a", b"old");
+    for url in [house.shm(), house.tcp()] {
+        let client = holder(&url);
+        let file = hold(&client, "a");
+        assert_eq!(read(&file), b"old");
+        let before = client.statistics();
+        for _ in 0..1000 {
+            assert_eq!(read(&file), b"old");
+        }
+        let after = client.statistics();
+        assert_eq!(after.cache_hits - before.cache_hits, 1000);
+        // It asks again each time that a lease is over, and for nothing else.
+        let asked = after.delegations_granted - before.delegations_granted;
+        assert_eq!(after.calls - before.calls, asked);
+        assert!(file.revalidate().expect("revalidated"));
+    }
+}
+
+#[test]
+fn whoever_changes_a_file_waits_and_then_all_see_it() {
+    let house = House::open();
+    let changes: [(&str, &dyn Fn()); 6] = [
+        ("nfs-3", &|| write(&house.nfs(), "nfs-3")),
+        ("shm", &|| write(&house.shm(), "shm")),
+        ("tcp", &|| write(&house.tcp(), "tcp")),
+        ("nfs-4", &|| house.write_by_version_4("nfs-4", b"new")),
+        ("renamed", &|| {
+            let client = writer(&house.nfs());
+            let other = client.create("other").expect("create");
+            other.write_stable_at(b"new", 0).expect("write");
+            client.rename("other", "renamed").expect("rename");
+        }),
+        ("cut", &|| {
+            let client = writer(&house.nfs());
+            client.create("cut").expect("create");
+            write(&house.nfs(), "cut");
+        }),
+    ];
+    for url in [house.shm(), house.tcp()] {
+        for (name, change) in changes {
+            let _ = std::fs::remove_file(house.dir.path().join("files").join(name));
+            house.file(name, b"old");
+            let client = holder(&url);
+            let file = hold(&client, name);
+            assert_eq!(read(&file), b"old");
+            change();
+            let file = match name {
+                "renamed" => client.open(name).expect("open"),
+                _ => file,
+            };
+            assert_eq!(read(&file), b"new", "{name} over {url}");
+            let counted = client.statistics();
+            if name != "renamed" {
+                assert_eq!(counted.delegations_recalled, 1, "{name} over {url}");
+                assert_eq!(counted.delegations_held, 0);
+            }
+        }
+    }
+}
+
+fn write(url: &str, name: &str) {
+    let file = writer(url).open(name).expect("open");
+    file.write_stable_at(b"new", 0).expect("write");
+}
+
+#[test]
+fn no_read_shows_what_an_answered_write_has_replaced() {
+    let house = House::open();
+    let names = ["a", "b", "c"];
+    for name in names {
+        house.file(name, b"old");
+    }
+    let answered = names.map(|_| AtomicBool::new(false));
+    for url in [house.shm(), house.tcp()] {
+        let client = holder(&url);
+        let files = names.map(|name| hold(&client, name));
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while answered.iter().any(|answered| !answered.load(SeqCst)) {
+                    for (file, answered) in files.iter().zip(&answered) {
+                        let before = answered.load(SeqCst);
+                        let found = read(file);
+                        assert!(found == b"new" || !before && found == b"old");
+                    }
+                }
+            });
+            for (name, answered) in names.iter().zip(&answered) {
+                write(&house.nfs(), name);
+                answered.store(true, SeqCst);
+            }
+            reader.join().expect("the reader");
+        });
+        assert!(client.statistics().cache_hits > 0);
+        for (name, answered) in names.iter().zip(&answered) {
+            // Another file, which nobody has recalled lately.
+            std::fs::remove_file(house.dir.path().join("files").join(name)).expect("removed");
+            house.file(name, b"old");
+            answered.store(false, SeqCst);
+        }
+    }
+}
+
+#[test]
+fn its_own_changes_recall_nothing() {
+    let house = House::open();
+    house.file("a", b"old");
+    for url in [house.shm(), house.tcp()] {
+        let client = holder(&url);
+        let file = hold(&client, "a");
+        let changes: [&dyn Fn(); 4] = [
+            &|| file.write_stable_at(b"new", 0).expect("write"),
+            &|| {
+                let changes = odafs::Changes {
+                    mode: Some(0o640),
+                    ..odafs::Changes::default()
+                };
+                client.set_attributes("a", &changes).expect("set").is_file();
+            },
+            &|| client.hard_link("a", "b").expect("link"),
+            &|| client.remove("b").expect("remove"),
+        ];
+        for change in changes {
+            change();
+            // Were it recalled, it would cool down.
+            hold(&client, "a");
+            assert_eq!(read(&file), b"new");
+        }
+        assert_eq!(client.statistics().delegations_recalled, 0);
+    }
+}
+
+/// A process of its own, which another test kills.
+#[test]
+#[ignore = "is started by another test"]
+fn a_process_that_holds_a_file() {
+    let url = std::env::var("ODAFS_HELD").expect("the server");
+    let client = holder(&url);
+    let file = hold(&client, "a");
+    println!("holds");
+    loop {
+        read(&file);
+    }
+}
+
+#[test]
+fn a_killed_client_delays_nobody_for_long() {
+    let house = House::open();
+    for url in [house.shm(), house.tcp()] {
+        let _ = std::fs::remove_file(house.dir.path().join("files/a"));
+        house.file("a", b"old");
+        let test = std::env::current_exe().expect("this program");
+        let mut child = Command::new(test)
+            .args(["--exact", "a_process_that_holds_a_file"])
+            .args(["--ignored", "--nocapture"])
+            .env("ODAFS_HELD", url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let told = BufReader::new(child.stdout.take().expect("what it says"));
+        let mut lines = told.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("holds")));
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+        // It was told of nothing, and gave nothing back.
+        write(&house.nfs(), "a");
+        let client = holder(&house.tcp());
+        assert_eq!(read(&client.open("a").expect("open")), b"new");
+    }
+}
+
+#[test]
+fn a_server_that_starts_anew_waits_for_what_it_does_not_know() {
+    let mut house = House::open();
+    house.file("a", b"old");
+    let client = holder(&house.tcp());
+    let file = hold(&client, "a");
+    let kept = house.dir.path().join("state/delegations");
+    assert!(kept.exists());
+    house.server.take().expect("a server").shutdown();
+    let started = Instant::now();
+    house.server = Some(Server::start(house.config.clone()).expect("start"));
+    write(&house.nfs(), "a");
+    assert!(started.elapsed() >= LEASE.duration());
+    assert_eq!(read(&file), b"new");
+}
