@@ -16,7 +16,7 @@ use odafs_fabric::{
     clock::{self, Nanos},
     sync::Arc,
 };
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 /// The state of a read.
 pub struct Reading<'a> {
@@ -51,6 +51,8 @@ pub struct FileReading<'a> {
     pub asked: TimedRead,
     /// Whether its pages are kept. If so, they are fetched whole.
     pub keeps: bool,
+    /// Whether the calls for it ask for references. The step that makes calls sets it.
+    pub learns: Cell<bool>,
 }
 
 impl FileReading<'_> {

@@ -38,7 +38,7 @@ use crate::{
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
 use odafs_fabric::clock;
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 /// The most parts that are processed together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
@@ -278,6 +278,7 @@ impl<'f> Reading<'f> {
                 requests: number..end,
                 asked: asked.unwrap_or_else(|| self.shared.ask(file.state(), self.class)),
                 keeps: false,
+                learns: Cell::new(false),
             });
             if end == requests.len() {
                 break;

@@ -12,10 +12,7 @@ tour() {
     step "our server starts, for version $version"
     walk_start "$here" odafs serve "$here/tree" --state "$here/state" --nfs "$GUEST:0" --verbs "$GUEST:0" \
         --allow "$GUEST/32" --squash none --insecure --cache 256MiB --lease 10s
-    case $version in
-        3) options=$(linux_options "$GUEST" "$(walk_port verbs)" "$(walk_port nfs)") ;;
-        *) options=addr=$GUEST,vers=$version,proto=rdma,port=$(walk_port verbs),clientaddr=$GUEST,hard ;;
-    esac
+    options=$(linux_options "$GUEST" "$(walk_port verbs)" "$(walk_port nfs)" "$version")
     walk "$here" env SERVER="$GUEST" EXPORT=/ VERSION="$version" MOUNT_OPTIONS="$options" OUT="$here" \
         bash "$SCRIPTS/tour.guest.sh" || status=$?
     [ $status = 0 ] || { tail -20 "$here/server.log"; die "the tour ended with status $status"; }

@@ -55,7 +55,8 @@ pub struct Spec {
     pub peer: String,
     /// What carries the reads.
     pub route: &'static str,
-    /// How the client waits. The peers' servers always sleep; ours waits as the client does.
+    /// How the client waits. The peers' servers always sleep; ours waits as the client does. `usual`: the client sleeps, and
+    /// our server waits as it does without options.
     pub wait: &'static str,
     /// Size of a read in bytes.
     pub size_bytes: usize,
@@ -328,8 +329,8 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
     for peer in peers {
         for our in &ours {
             let (p, o) = (&peer.spec, &our.spec);
-            let alike = (p.size_bytes, p.depth, p.pattern, p.wait)
-                == (o.size_bytes, o.depth, o.pattern, o.wait);
+            let alike = (p.size_bytes, p.depth, p.pattern) == (o.size_bytes, o.depth, o.pattern)
+                && (p.wait == o.wait || (p.wait, o.wait) == ("block", setting::USUAL));
             let (p, o) = (p.route, o.route);
             let comparable = match p {
                 Route::NFS4 => o == p,
@@ -380,7 +381,7 @@ fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
             p.peer,
             p.route,
             o.route,
-            p.wait,
+            o.wait,
             crate::table::bytes(p.size_bytes as u64),
             p.depth,
         ),

@@ -25,6 +25,9 @@ const MIB: usize = 1 << 20;
 /// How long a spinning server polls. As in the latency bench, it sleeps between the rows.
 const SPIN: Duration = Duration::from_millis(20);
 
+/// How a row waits whose client sleeps while our server waits as it does without options.
+pub const USUAL: &str = "usual";
+
 /// What carries the reads of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -87,6 +90,7 @@ pub struct Setting {
     map: Mapping,
     spinning: ServerProcess,
     sleeping: ServerProcess,
+    usual: ServerProcess,
     file: PathBuf,
     libnfs: Option<PathBuf>,
     name: String,
@@ -115,14 +119,15 @@ impl Setting {
                 cache_bytes: (map.bytes().len() as u64) * 5 / 4 + (16 << 20),
                 fabrics: vec![Fabric::Shm, Fabric::Iwarp],
                 direct: Some("one-sided"),
-                spin: Some(spin),
+                spin,
                 nfs: true,
                 cpus: placement.as_ref().map(|p| p.server.clone()),
                 arguments: Vec::new(),
             })
         };
         tick("starting servers");
-        let (spinning, sleeping) = (start(SPIN)?, start(Duration::ZERO)?);
+        let (spinning, sleeping) = (start(Some(SPIN))?, start(Some(Duration::ZERO))?);
+        let usual = start(None)?;
         for (store, socket) in stores(plan) {
             tick(&format!("filling {store:?}"));
             Pages::connect(store, &socket, false)?.load(map.bytes())?;
@@ -136,6 +141,7 @@ impl Setting {
             map,
             spinning,
             sleeping,
+            usual,
             file: plan.file.clone(),
             libnfs: plan.libnfs.clone(),
             name,
@@ -209,8 +215,15 @@ impl Setting {
                 }
                 rows.push((OURS, None, Route::Iwarp));
             }
-            for (name, url, route) in rows {
-                let one = candidate(name, route, wait);
+            let mut rows: Vec<_> = rows
+                .into_iter()
+                .map(|(name, url, route)| (candidate(name, route, wait), url))
+                .collect();
+            if (wait, size_bytes) == ("block", PAGE) {
+                let ours = [Route::NfsTcp, Route::Nfs4Tcp];
+                rows.extend(ours.map(|route| (candidate(OURS, route, USUAL), None)));
+            }
+            for (one, url) in rows {
                 all.push(Candidate {
                     url,
                     spec: Spec {
@@ -297,10 +310,10 @@ impl Setting {
     }
 
     fn server(&self, candidate: &Candidate) -> &ServerProcess {
-        if candidate.spec.wait == "spin" {
-            &self.spinning
-        } else {
-            &self.sleeping
+        match candidate.spec.wait {
+            "spin" => &self.spinning,
+            USUAL => &self.usual,
+            _ => &self.sleeping,
         }
     }
 

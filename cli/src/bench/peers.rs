@@ -21,7 +21,8 @@ The script bench/peers/run in the sources installs the peers, starts them, and r
 Each round measures every row once, in turn, on a new connection. Reads of 256 bytes are GET at
 depth 1 and MGET at depth 1000; our client reads them as a table. The client is bound to the first
 processor and our servers to the second; the script does the same for the peers. The servers of
-the peers sleep while they wait; ours waits as its client does.")]
+the peers sleep while they wait; ours waits as its client does, but for `usual` rows: there the
+client sleeps, and our server waits as it does without options.")]
 pub struct Arguments {
     /// The file to read; our servers serve its directory, read-only
     #[arg(long, value_name = "FILE")]

@@ -172,11 +172,9 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    let learns = match plain {
-        true => vec![false; reading.files.len()],
-        false => learns(reading, parts),
-    };
-    let session = match learns.contains(&true) {
+    note_learns(reading, parts, plain);
+    let mut files = reading.files.iter();
+    let session = match files.any(|file| file.learns.get()) {
         true => shared.tended_session(),
         false => None,
     };
@@ -198,14 +196,14 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
         true => piece_max.min(REFERENCED_PAGES * page_bytes).max(page_bytes),
         false => piece_max.max(page_bytes),
     };
-    let slot_bytes = longest(!learns.contains(&false));
+    let slot_bytes = longest(reading.files.iter().all(|file| file.learns.get()));
     let by_write = on_fabric && !plain && shared.options.transfer == Transfer::Direct;
     let sink_bytes = if by_write {
         WINDOW * slot_bytes as usize
     } else {
         0
     };
-    let pieces = cut(parts, reading, &learns, longest);
+    let pieces = cut(parts, reading, longest);
     let mut work = Fetch {
         reading,
         parts,
@@ -235,22 +233,23 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
     Ok(())
 }
 
-/// Whether the calls for each file ask for references, by its number in the batch.
-fn learns(reading: &Reading<'_>, parts: &[Part<'_>]) -> Vec<bool> {
-    let mut learns = vec![false; reading.files.len()];
-    for part in parts.iter().filter(|part| part.step != ReadStep::Done) {
-        let of = part.of;
-        learns[of] = learns[of] || reading.steps(of).learns(part.page);
+/// Notes whether the calls for each file ask for references. Plain calls ask for none.
+fn note_learns(reading: &Reading<'_>, parts: &[Part<'_>], plain: bool) {
+    for file in &reading.files {
+        file.learns.set(false);
     }
-    learns
+    let calls = parts.iter().filter(|part| part.step != ReadStep::Done);
+    for part in calls.filter(|_| !plain) {
+        let learns = &reading.files[part.of].learns;
+        learns.set(learns.get() || reading.steps(part.of).learns(part.page));
+    }
 }
 
 /// Makes the calls for the parts that need one. Neighbours share a call. If pages are kept, the calls fetch whole
-/// pages. `learns` says for each file whether its calls ask for references, and `longest` how long a call is then.
+/// pages. `longest` says how long a call is, by whether it asks for references.
 fn cut(
     parts: &[Part<'_>],
     reading: &Reading<'_>,
-    learns: &[bool],
     longest: impl Fn(bool) -> u32,
 ) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
@@ -272,7 +271,7 @@ fn cut(
             }
             _ => pieces.push(Piece {
                 of: part.of,
-                learns: learns[part.of],
+                learns: reading.files[part.of].learns.get(),
                 first: at,
                 last: at,
                 offset,

@@ -363,7 +363,8 @@ impl<'a> Connection<'a> {
 
     fn serve_record(&mut self, record: Record<'_>) -> Result<(), End> {
         self.buffers.serves(self.caller.connection);
-        self.spin.came();
+        let moved = self.moved;
+        self.spin.came(|| moved.elapsed());
         let mut reply = self.buffers.take();
         let calls = &self.shared.calls;
         let (outcome, syncs) = match record {
