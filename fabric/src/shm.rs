@@ -12,6 +12,7 @@ mod connect;
 pub mod fuzz;
 mod hangup;
 mod listener;
+mod mapped;
 mod pair;
 mod protocol;
 mod ring;

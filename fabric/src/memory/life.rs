@@ -1,7 +1,7 @@
 use super::mapping::Mapping;
 use crate::sync::Arc;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The value of a life word after the server's end.
 #[cfg(not(shuttle))]
@@ -10,22 +10,42 @@ const POISON: u64 = 0;
 /// Size in bytes of the control page.
 pub(crate) const CONTROL_BYTES: usize = 4096;
 
-/// A client's mapping of a life word.
+/// A client's view of a life word.
 #[derive(Clone)]
-pub struct LifeView {
+pub struct LifeView(Arc<View>);
+
+struct View {
+    /// Other views of the process may share it.
     control: Arc<Mapping>,
     life: u64,
+    /// Whether the instance has ended as far as this view is concerned.
+    ended: AtomicBool,
 }
 
 impl LifeView {
     pub(crate) fn new(control: Arc<Mapping>, life: u64) -> Self {
-        Self { control, life }
+        Self(Arc::new(View {
+            control,
+            life,
+            ended: AtomicBool::new(false),
+        }))
     }
 
     /// Whether that boot instance of the server still lives.
     #[inline]
     pub fn is_alive(&self) -> bool {
-        self.control.word(0).load(Ordering::Acquire) == self.life
+        let View {
+            control,
+            life,
+            ended,
+        } = &*self.0;
+        control.word(0).load(Ordering::Acquire) == *life && !ended.load(Ordering::Acquire)
+    }
+
+    /// Ends the instance for this view, for a server that died and has no successor.
+    #[cfg(not(shuttle))]
+    pub(crate) fn end(&self) {
+        self.0.ended.store(true, Ordering::Release);
     }
 }
 
@@ -131,29 +151,30 @@ mod in_file {
 
         /// A view of this process.
         pub(crate) fn view(&self) -> io::Result<LifeView> {
-            LifeView::map(self.shared.as_fd(), self.life)
+            LifeView::check(self.shared.as_fd(), self.life)?;
+            let control = Arc::new(LifeView::map(self.shared.as_fd())?);
+            Ok(LifeView::new(control, self.life))
         }
     }
 
     impl LifeView {
-        /// Maps a descriptor from [`LifeWord::share`].
-        pub fn map(fd: BorrowedFd<'_>, life: u64) -> io::Result<LifeView> {
-            let length = fstat(fd)?.st_size;
-            if life == POISON || length != CONTROL_BYTES as i64 {
+        /// Refuses what cannot be the life word of `life`.
+        ///
+        /// # Errors
+        /// `InvalidData` if the file has another length, or the life is none.
+        pub(crate) fn check(fd: BorrowedFd<'_>, life: u64) -> io::Result<()> {
+            if life == POISON || fstat(fd)?.st_size != CONTROL_BYTES as i64 {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
                     "not a life word",
                 ));
             }
-            let control = Mapping::of(fd, CONTROL_BYTES, Protection::Private)?;
-            Ok(LifeView::new(Arc::new(control), life))
+            Ok(())
         }
 
-        /// Ends the instance as this process sees it, for a server that died and has no successor.
-        pub(crate) fn end_here(&self) -> io::Result<()> {
-            self.control.make_own()?;
-            self.control.word(0).store(POISON, Ordering::Release);
-            Ok(())
+        /// Maps a descriptor from [`LifeWord::share`], which was [checked](Self::check).
+        pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<Mapping> {
+            Mapping::of(fd, CONTROL_BYTES, Protection::Private)
         }
     }
 }

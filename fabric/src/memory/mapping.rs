@@ -273,7 +273,7 @@ mod mapped {
     pub enum Protection {
         ReadOnly,
         ReadWrite,
-        /// Read-only, until [`Mapping::make_own`].
+        /// Read-only, of a file that need not be shared memory.
         Private,
     }
 
@@ -289,7 +289,6 @@ mod mapped {
             let (protection, kind) = match access {
                 Protection::ReadOnly => (ProtFlags::READ, MapFlags::SHARED),
                 Protection::ReadWrite => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
-                // Not writable yet: with `mlockall` the kernel would copy its pages at once.
                 Protection::Private => (ProtFlags::READ, MapFlags::PRIVATE),
             };
             let align = if length >= HUGE_BYTES {
@@ -314,15 +313,6 @@ mod mapped {
             mapped?;
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Mapping { base, length })
-        }
-
-        /// Lets this process store to a [`Protection::Private`] mapping. Nobody else sees these stores, and from the
-        /// first one on this process no longer sees what others store to the page.
-        pub fn make_own(&self) -> io::Result<()> {
-            let protection = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: the range was mapped by `of`; the kernel refuses this of a shared mapping that is read-only.
-            unsafe { mprotect(self.base.as_ptr().cast(), self.length, protection) }
-                .map_err(io::Error::from)
         }
 
         /// Zeroed memory of this process.

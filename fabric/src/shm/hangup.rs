@@ -85,9 +85,8 @@ impl Watch {
             // The only possible failure here is an interruption.
             let found = epoll::wait(&self.epoll, &mut events, None).unwrap_or(0);
             for event in &events[..found] {
-                let life = self.lives().watched.remove(&event.data.u64());
-                if let Some(Err(error)) = life.map(|life| life.end_here()) {
-                    tracing::error!(%error, "a dead server's memory goes on being read");
+                if let Some(life) = self.lives().watched.remove(&event.data.u64()) {
+                    life.end();
                 }
             }
         }

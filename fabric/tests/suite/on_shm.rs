@@ -1,9 +1,12 @@
 use crate::{Ends, Subject, connected, memory, next_incoming, suite, while_polled};
+use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
 use odafs_fabric::{Access, Listener, QueuePair};
-use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::{fs, io};
 
 struct Shm {
     directory: tempfile::TempDir,
@@ -82,6 +85,47 @@ fn memory_of_a_server_that_is_gone_counts_no_more() {
         assert!(clock::now() < patience, "it counts without a server");
         clock::sleep(Nanos::from_millis(1));
     }
+}
+
+/// How many mappings, only to read, this process has of memory of that name and length.
+fn mappings(name: &str, length: u64) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let wanted = |line: &str| {
+        let (start, rest) = line.split_once('-')?;
+        let (end, rest) = rest.split_once(' ')?;
+        let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).unwrap());
+        (rest.starts_with("r--s") && rest.contains(name) && end - start == length).then_some(())
+    };
+    maps.lines().filter_map(wanted).count()
+}
+
+#[test]
+fn connections_share_mappings_but_not_their_ends() {
+    // No other test has an arena of this length.
+    let config = ArenaConfig {
+        frames: 37,
+        layout: Layout::apart(PageSize::DEFAULT),
+        huge: false,
+        populate: false,
+    };
+    let arena = Arc::new(Arena::create(&config).unwrap());
+    let life = LifeWord::in_memory(0x11ff).unwrap();
+    let [mut first, mut second] = [Shm::new(), Shm::new()].map(|shm| connected(&shm));
+    let views = [&mut first, &mut second].map(|ends| {
+        let exposed = ends.server.expose(&arena, &life).unwrap();
+        ends.client.map_exposed(&exposed).unwrap().unwrap()
+    });
+    assert_eq!(mappings("odafs-arena", 37 * 4096), 1);
+    drop(first.server);
+    let patience = clock::now() + Nanos::from_secs(30);
+    while views[0].is_alive() {
+        assert!(clock::now() < patience, "it counts without a server");
+        clock::sleep(Nanos::from_millis(1));
+    }
+    assert!(views[1].is_alive());
+    drop((first.client, second.client));
+    drop(views);
+    assert_eq!(mappings("odafs-arena", 37 * 4096), 0);
 }
 
 /// A server that serves others polls this connection now and then, and never waits.

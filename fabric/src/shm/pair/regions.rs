@@ -5,8 +5,8 @@ use crate::clock;
 use crate::fabric::{Exposed, QueuePair, Remote, SteeringTag};
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::{ArenaView, LifeView, Region, memfd};
-use crate::shm::hangup;
 use crate::shm::socket::Packet;
+use crate::shm::{hangup, mapped};
 use odafs_common::page::{Layout, PageSize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,9 +52,14 @@ impl Pair {
                 && self.peer.has_power_over_us() =>
             {
                 let page = PageSize::new(u64::from(page)).map_err(|_| invalid())?;
-                let frames = Arc::new(map_all(frames)?);
-                let marks = Arc::new(map_all(marks)?);
-                let life = LifeView::map(control.as_fd(), life)?;
+                let map_all = |fd: &OwnedFd| {
+                    let length = memfd::sealed_length(fd.as_fd())?;
+                    mapped::once(fd.as_fd(), life, || map(fd, length, Protection::ReadOnly))
+                };
+                let (frames, marks) = (map_all(frames)?, map_all(marks)?);
+                LifeView::check(control.as_fd(), life)?;
+                let map_control = || LifeView::map(control.as_fd());
+                let life = LifeView::new(mapped::once(control.as_fd(), life, map_control)?, life);
                 let layout = match beside {
                     true => Layout::beside(page),
                     false => Layout::apart(page),
@@ -178,10 +183,6 @@ fn map(fd: &OwnedFd, length: u64, access: Protection) -> io::Result<Mapping> {
     }
     let length = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
     Mapping::of(fd.as_fd(), length, access)
-}
-
-fn map_all(fd: &OwnedFd) -> io::Result<Mapping> {
-    map(fd, memfd::sealed_length(fd.as_fd())?, Protection::ReadOnly)
 }
 
 /// Memory with these tags begins at address 0.
