@@ -1,14 +1,14 @@
 //! Submissions and completions: reads and writes that are under way while the program does other work.
 //!
-//! The submitting thread does what needs no waiting. The ring's threads do the rest; each takes many reads of one file
-//! at once, which are then in flight together.
+//! The submitting thread does what needs no waiting. The ring's threads do the rest; each takes many reads of one client's
+//! files at once, which are then in flight together.
 
 use crate::{
     error::{self, Error, at_border, handle, panicked},
     file::{data, memory, odafs_file},
     gather::array,
 };
-use odafs::{File, ReadError, ReadRequest};
+use odafs::{File, FileRequest, ReadError};
 use rustix::{
     event::{EventfdFlags, eventfd},
     fd::{AsRawFd as _, OwnedFd},
@@ -150,7 +150,8 @@ impl Shared {
             };
             let mut jobs = vec![first];
             let alike = |first: &Job, next: &Job| {
-                (first.op, next.op) == (Op::Read, Op::Read) && first.file_id == next.file_id
+                (first.op, next.op) == (Op::Read, Op::Read)
+                    && first.file.client().has_opened(&next.file)
             };
             while jobs.len() < TOGETHER
                 && queues
@@ -161,6 +162,8 @@ impl Shared {
                 jobs.extend(queues.submissions.pop_front());
             }
             drop(queues);
+            // The client chooses a route for each row of reads of one file.
+            jobs.sort_by_key(|job| job.file_id);
             self.run(&jobs);
             queues = self.lock();
         }
@@ -168,29 +171,32 @@ impl Shared {
 }
 
 impl Shared {
-    /// Does jobs: one of any kind, or reads of one file.
+    /// Does jobs: one of any kind, or reads of one client's files.
     fn run(&self, jobs: &[Job]) {
-        if let [_, _, ..] = jobs {
+        if let [first, _, ..] = jobs {
             let mut requests: Vec<_> = jobs
                 .iter()
                 // SAFETY: checked when it was submitted; the ring's until it completes, and no two jobs share one.
-                .map(|job| ReadRequest::new(job.offset, unsafe { job.memory() }))
+                .map(|job| FileRequest::new(&job.file, job.offset, unsafe { job.memory() }))
                 .collect();
-            let read = catch_unwind(AssertUnwindSafe(|| jobs[0].file.read_batch(&mut requests)));
-            let failed = match read {
+            let client = first.file.client();
+            let read = catch_unwind(AssertUnwindSafe(|| client.read_batch(&mut requests)));
+            match read {
                 Ok(Ok(())) => {
                     let bytes: Vec<_> = requests.iter().map(|request| request.bytes).collect();
                     let done = jobs.iter().zip(bytes);
                     return self.complete(done.map(|(job, bytes)| job.ended(Ok(bytes))));
                 }
                 // The server refused one read, so each is made alone to get its own result.
-                Ok(Err(ReadError::Server { .. })) => None,
+                Ok(Err(ReadError::Server { .. })) => {}
                 // The failure has taken its time already, and each of them would take it again.
-                Ok(Err(error)) => Some(Error::from(error)),
-                Err(panic) => Some(panicked(&*panic)),
-            };
-            if let Some(error) = failed {
-                return self.complete(jobs.iter().map(|job| job.ended(Err(error.clone()))));
+                Ok(Err(mut error)) => {
+                    return self.complete(jobs.iter().map(|job| job.shares(&mut error)));
+                }
+                Err(panic) => {
+                    let error = panicked(&*panic);
+                    return self.complete(jobs.iter().map(|job| job.ended(Err(error.clone()))));
+                }
             }
         }
         for job in jobs {
@@ -228,6 +234,15 @@ impl Job {
             }
         }));
         self.ended(done.unwrap_or_else(|panic| Err(panicked(&*panic))))
+    }
+
+    /// The end of a read that failed together with another, under its own name.
+    fn shares(&self, error: &mut ReadError) -> Done {
+        if let ReadError::Call { path, offset, .. } = error {
+            self.file.path().clone_into(path);
+            *offset = self.offset;
+        }
+        self.ended(Err(Error::new(error.errno(), error.to_string())))
     }
 
     fn ended(&self, result: Result<usize, Error>) -> Done {
@@ -319,9 +334,10 @@ pub unsafe extern "C" fn odafs_ring_fd(ring: *const odafs_ring) -> c_int {
 }
 
 /// Submits requests. The calling thread does reads that need no waiting at once; the ring's threads do all others, in
-/// any order. Returns how many were accepted, from the first on. That is fewer than `count` if the ring is full (fetch
-/// completions, then submit the rest) or if a later one is invalid. Returns -1 if the first is invalid or has no room
-/// (EAGAIN); then none was accepted.
+/// any order. Up to 64 reads that are submitted together, of any files of one client, are in flight together. Returns how
+/// many were accepted, from the first on. That is fewer than `count` if the ring is full (fetch completions, then submit
+/// the rest) or if a later one is invalid. Returns -1 if the first is invalid or has no room (EAGAIN); then none was
+/// accepted.
 ///
 /// # Safety
 /// `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose

@@ -22,3 +22,10 @@ pub fn detach(job: impl FnOnce() + Send + 'static) {
         Err(_) => job(),
     }
 }
+
+/// Starts work that helps the calling thread, if the program has a runtime. It may begin at any time, or never.
+pub fn help(job: impl FnOnce() + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn_blocking(job);
+    }
+}

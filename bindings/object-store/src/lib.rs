@@ -45,6 +45,8 @@ mod modes;
 mod names;
 mod objects;
 mod open;
+mod ranges;
+mod slabs;
 #[cfg(test)]
 mod tests;
 mod upload;

@@ -6,10 +6,12 @@ use crate::{
     modes,
     names::{self, Place},
     open::{Open, OpenObjects, Version},
+    ranges,
+    slabs::Slabs,
 };
 use bytes::Bytes;
 use odafs::{
-    Changes, Client, File, FileKind, PathError, ReadRequest,
+    Changes, Client, File, FileKind, PathError,
     fs::{Cookie, Entry, FileSystem, Handle},
 };
 use std::{ops::Range, sync::Arc};
@@ -18,8 +20,6 @@ use std::{ops::Range, sync::Arc};
 const TRIES: u32 = 16;
 /// Number of bytes that are read, and checked to be of one version, before the consumer gets any of them.
 pub const PIECE: u64 = 8 << 20;
-/// Number of bytes of ranges that share one allocation. A range that is kept keeps no more than that.
-const SHARED: usize = 4 << 20;
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
@@ -31,6 +31,8 @@ pub struct Objects {
     pub client: Client,
     pub fs: FileSystem,
     pub open: OpenObjects,
+    /// Memory of ranges.
+    slabs: Arc<Slabs>,
 }
 
 /// The result of a get: the first part of the range, and the open file for the rest.
@@ -61,6 +63,7 @@ impl Objects {
             fs: FileSystem::new(&client),
             client,
             open: OpenObjects::default(),
+            slabs: Arc::default(),
         }
     }
 
@@ -149,32 +152,8 @@ impl Objects {
 
     /// Many ranges of one version, all in flight together.
     pub fn get_ranges(&self, location: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Fault> {
-        let read = |open: &Arc<Open>| {
-            let size = open.version.size;
-            let mut all = Vec::with_capacity(ranges.len());
-            let mut at = 0;
-            while at < ranges.len() {
-                let mut end = at;
-                let mut bytes = 0;
-                while let Some(range) = ranges.get(end) {
-                    let length = length_within(location, range, size)?;
-                    if end > at && bytes + length > SHARED {
-                        break;
-                    }
-                    bytes += length;
-                    end += 1;
-                }
-                read_together(
-                    &open.file,
-                    location,
-                    &ranges[at..end],
-                    (bytes, size),
-                    &mut all,
-                )?;
-                at = end;
-            }
-            Ok(all)
-        };
+        let at = Arc::from(location);
+        let read = |open: &Arc<Open>| ranges::read(open, &at, ranges, &self.slabs);
         let changed = |fault: &Fault| fault.kind == Kind::Changed;
         Ok(self.consistent(location, read, changed)?.1)
     }
@@ -441,47 +420,4 @@ pub fn read_piece(file: &File, location: &str, range: Range<u64>) -> Result<Byte
         return Err(Fault::changed(location));
     }
     Ok(bytes.into())
-}
-
-/// Number of bytes of the range that exist. Those behind the end are left out, as in any get.
-fn length_within(location: &str, range: &Range<u64>, size: u64) -> Result<usize, Fault> {
-    if range.start >= range.end || range.start >= size {
-        let why = format!("no bytes from {} to {} of {size}", range.start, range.end);
-        return Err(Fault::new(Kind::Other, location, why));
-    }
-    Ok((range.end.min(size) - range.start) as usize)
-}
-
-/// Reads ranges of together this many bytes into one allocation.
-fn read_together(
-    file: &File,
-    location: &str,
-    ranges: &[Range<u64>],
-    (bytes, size): (usize, u64),
-    all: &mut Vec<Bytes>,
-) -> Result<(), Fault> {
-    let mut memory = vec![0; bytes];
-    let mut rest = &mut memory[..];
-    let mut requests = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        let (here, after) = rest.split_at_mut((range.end.min(size) - range.start) as usize);
-        rest = after;
-        requests.push(ReadRequest::new(range.start, here));
-    }
-    let read = file.read_batch(&mut requests);
-    read.map_err(|error| Fault::read(location, error))?;
-    if requests
-        .iter()
-        .any(|request| request.bytes < request.buf.len())
-    {
-        return Err(Fault::changed(location));
-    }
-    let lengths: Vec<usize> = requests.iter().map(|request| request.buf.len()).collect();
-    let memory = Bytes::from(memory);
-    let mut at = 0;
-    for length in lengths {
-        all.push(memory.slice(at..at + length));
-        at += length;
-    }
-    Ok(())
 }
