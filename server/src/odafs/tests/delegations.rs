@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::odafs::GivenRecord;
-use crate::store::SetAttributes;
+use crate::vfs::SetAttributes;
 use crate::vfs::write::set_attributes;
 
 fn room() -> Room {
