@@ -32,7 +32,7 @@ pub struct Delegation {
 /// The delegations of a client.
 #[derive(Debug, Default)]
 pub struct Delegations {
-    /// The latest time up to which any may stand.
+    /// The latest time up to which any may stand at the server.
     pub until: AtomicU64,
     /// Given.
     pub granted: AtomicU64,

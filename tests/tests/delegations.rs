@@ -318,3 +318,61 @@ fn a_server_that_starts_anew_waits_for_what_it_does_not_know() {
     assert!(started.elapsed() >= LEASE.duration());
     assert_eq!(read(&file), b"new");
 }
+
+/// Nanoseconds of a read of a page, the best of many rounds and the median, for each way to read. For docs/FIGURES.md:
+/// `cargo test --release -p odafs-tests --test delegations -- --ignored --nocapture what_an_exact_read_costs`.
+#[test]
+#[ignore = "a measurement"]
+fn what_an_exact_read_costs() {
+    const PAGES: u64 = 256;
+    const READS: u64 = 2000;
+    const ROUNDS: usize = 40;
+    let house = House::open();
+    house.file("a", &vec![7; PAGES as usize * 4096]);
+    let ways = [
+        ("off", Cache::Off, false),
+        ("close-to-open, revalidated", Cache::CloseToOpen, true),
+        ("delegated", Cache::Delegated, false),
+        ("close-to-open, not exact", Cache::CloseToOpen, false),
+    ];
+    let shm = [Route::OneSided, Route::Guarded].map(|route| (house.shm(), route));
+    let tcp = [Route::Guarded, Route::Rpc].map(|route| (house.tcp(), route));
+    for (url, route) in shm.into_iter().chain(tcp) {
+        let clients = ways.map(|(_, cache, _)| connect(&url, cache, route));
+        let files = clients
+            .each_ref()
+            .map(|client| client.open("a").expect("open"));
+        let mut took = ways.map(|_| Vec::new());
+        let mut page = vec![0; 4096];
+        let mut random = 1_u64;
+        for round in 0..=ROUNDS {
+            for ((way, file), took) in ways.iter().zip(&files).zip(&mut took) {
+                let began = Instant::now();
+                for at in 0..READS {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    // The first round fills what is kept, and learns references.
+                    let page_number = if round == 0 { at } else { random >> 33 } % PAGES;
+                    if way.2 {
+                        file.revalidate().expect("revalidated");
+                    }
+                    file.read_exact_at(&mut page, page_number * 4096)
+                        .expect("read");
+                }
+                if round > 0 {
+                    took.push(began.elapsed().as_nanos() as u64 / READS);
+                }
+            }
+        }
+        for ((way, took), client) in ways.iter().zip(&mut took).zip(&clients) {
+            took.sort_unstable();
+            let (least, middle, most) = (took[0], took[ROUNDS / 2], took[ROUNDS - 1]);
+            let counted = client.statistics();
+            println!(
+                "{url} {route:?} {}: {least} {middle} {most} ns; {} calls, {} delegations",
+                way.0, counted.calls, counted.delegations_granted
+            );
+        }
+    }
+}

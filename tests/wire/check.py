@@ -121,7 +121,7 @@ class OverTcp(WithServer):
     def test_program(self):
         self.assertEqual(self.tcp.call(rpc.ODAFS, program.NULL).data[-4:], bytes(4))
         for call, expected in (
-            ((rpc.ODAFS, 6), ("accepted", 3)),
+            ((rpc.ODAFS, 7), ("accepted", 3)),
             ((rpc.ODAFS, program.READ), ("accepted", 4)),
             (((0x200DAF50, 2), 0), ("accepted", 2)),
             (((0x200DAF51, 1), 0), ("accepted", 1)),
@@ -372,6 +372,27 @@ class OverFabric:
         self.assertNotEqual(files[1].status, 0)
         self.assertEqual((files[1].size, files[1].counter, files[1].references), (0, None, []))
         self.assertEqual((files[0].size, files[2].size), (len(self.data), 27))
+
+    def test_delegate(self):
+        """4.7: what the client gives back, what it keeps, and who waits."""
+        session = self.open()
+        small = self.handles[b"small"]
+        done = program.read(self.caller, small, 0, 100, session.number)
+        first = program.delegate(self.caller, session.number, small)
+        self.assertEqual((first.change, first.attributes), (done.change, done.attributes))
+        again = program.delegate(self.caller, session.number, small, [first.number])
+        self.assertNotIn(again.number, (0, first.number))
+        self.assertIsNone(program.delegate(self.caller, session.number, None, [again.number]))
+        self.raises(program.DENIED, program.delegate, self.caller, session.number, bytes(64))
+        self.raises(program.NOSESSION, program.delegate, self.caller, 12345, small)
+        # Nobody has it any more, so that it does not cool down.
+        rpc.write(self.tcp, small, 0, done.data)
+
+        sent = time.monotonic()
+        kept = program.delegate(self.caller, session.number, small)
+        rpc.write(self.tcp, small, 0, done.data)
+        self.assertGreaterEqual(time.monotonic() - sent, kept.lease_ms / 1000)
+        self.raises(program.TRYLATER, program.delegate, self.caller, session.number, small)
 
     def test_rekey(self):
         """4.5, 5.3."""

@@ -77,8 +77,7 @@ impl Shared {
                 self.given(file, sent, &given);
                 return delegation.stands();
             }
-            Some(Err(OdafsStatus::NoSession)) => session.end(),
-            Some(Err(_)) if before != 0 => {
+            Some(Err(status)) if before != 0 && status != OdafsStatus::NoSession => {
                 self.delegations.recalled.fetch_add(1, Relaxed);
             }
             _ => {}
@@ -92,7 +91,8 @@ impl Shared {
         file.observe(Some(given.change), Some(&given.attributes.into()));
         let span = Nanos::from_millis(u64::from(given.lease_ms) * 3 / 4);
         let until = (sent + span).0;
-        self.delegations.until.fetch_max(until, AcqRel);
+        let latest = clock::now() + Nanos::from_millis(given.lease_ms.into());
+        self.delegations.until.fetch_max(latest.0, AcqRel);
         self.delegations.granted.fetch_add(1, Relaxed);
         file.delegation.until.store(until, Release);
     }
@@ -120,10 +120,10 @@ impl Shared {
         let delegation = &file.delegation;
         let mut number = delegation.number.lock();
         let changing = Changing::begin(delegation);
-        let stood = delegation.stands();
         delegation.until.store(0, Release);
+        // It may stand at the server for longer than here.
         let before = std::mem::take(&mut *number);
-        if stood {
+        if before != 0 {
             self.give_back(vec![before]);
         }
         changing
@@ -138,9 +138,9 @@ impl Shared {
         for file in self.known_files() {
             let delegation = &file.delegation;
             let mut number = delegation.number.lock();
-            if delegation.until.swap(0, AcqRel) != 0 {
-                numbers.push(std::mem::take(&mut *number));
-            }
+            delegation.until.store(0, Release);
+            let before = std::mem::take(&mut *number);
+            numbers.extend((before != 0).then_some(before));
         }
         for numbers in numbers.chunks(MAX_RETURNED as usize) {
             self.give_back(numbers.to_vec());

@@ -22,7 +22,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::entropy;
 use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
 
-use crate::store::ObjectId;
+use crate::vfs::ObjectId;
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::metrics::{describe, gauge};

@@ -3,7 +3,7 @@
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::store::Status;
+use crate::vfs::Status;
 use crate::vfs::promises::changing_for;
 use crate::vfs::testing::{World, owner};
 use crate::vfs::write::{Stable, write};

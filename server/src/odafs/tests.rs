@@ -1,5 +1,6 @@
 //! The program as its callers see it.
 
+mod delegations;
 mod reads;
 
 use odafs_common::direct;

@@ -11,8 +11,8 @@ from noise.connection import Keypair, NoiseConnection
 from .rpc import ODAFS, OK
 from .xdr import Packer, Unpacker
 
-NULL, OPEN_SESSION, READ, GET_REFS, REKEY, CLOSE_SESSION = range(6)
-DENIED, NOSESSION, BADHANDSHAKE, UNSUPPORTED = 1, 2, 3, 4
+NULL, OPEN_SESSION, READ, GET_REFS, REKEY, CLOSE_SESSION, DELEGATE = range(7)
+DENIED, NOSESSION, BADHANDSHAKE, UNSUPPORTED, TRYLATER = 1, 2, 3, 4, 6
 GUARDED, ONE_SIDED = 0, 1
 NN, NK, KK = 0, 1, 2
 HMAC_SHA_256, BLAKE3 = 0, 1
@@ -23,6 +23,7 @@ Accepted = namedtuple(
 )
 Read = namedtuple("Read", "attributes change eof count data references counter feedback")
 File = namedtuple("File", "range status change size counter references")
+Delegated = namedtuple("Delegated", "number lease_ms change attributes")
 
 
 class Refused(Exception):
@@ -102,6 +103,17 @@ def all_refs(caller, session, file):
         found.update(answer.references)
         if resume == 0:
             return found, answer.counter
+
+
+def delegate(caller, session, file, returned=()):
+    """DELEGATE (4.7): gives some back, and asks for one if there is a `file`."""
+    arguments = Packer().u32(session, len(returned)).u64(*returned).u32(int(file is not None))
+    if file is not None:
+        arguments.opaque(file)
+    r = checked(caller.call(ODAFS, DELEGATE, arguments.data))
+    done = r.optional(lambda: Delegated(r.u64(), r.u32(), r.u64(), r.take(84)))
+    r.end()
+    return done
 
 
 def hkdf_expand(key, info):
