@@ -1,6 +1,6 @@
 //! A service that looks up rows allocates nothing once it runs.
 
-use odafs::{Cache, Client, File, FileRequest, Options, Route, RouteTaken, Url};
+use odafs::{Cache, Client, File, FileRequest, Options, Route, RouteTaken, Transfer, Url};
 use odafs_server::{
     config::{Direct, ServerConfig},
     server::Server,
@@ -70,6 +70,17 @@ fn row(number: u64) -> [u8; ROW] {
 
 /// A server of shared memory with a table, and a client with this route, or the default one.
 fn with_table(route: Option<Route>, test: impl FnOnce(&odafs::Table)) {
+    let fixed = |options: &mut Options| {
+        if let Some(route) = route {
+            options.route = route;
+            options.cache = Cache::Off;
+        }
+    };
+    with_options(fixed, test);
+}
+
+/// A server of shared memory with a table, and a client with these options.
+fn with_options(set: impl FnOnce(&mut Options), test: impl FnOnce(&odafs::Table)) {
     let place = tempfile::tempdir().expect("a directory");
     let table: Vec<u8> = (0..ROWS).flat_map(row).collect();
     for name in ["table", "second", "third"] {
@@ -90,10 +101,7 @@ fn with_table(route: Option<Route>, test: impl FnOnce(&odafs::Table)) {
         .parse()
         .expect("a URL");
     let mut options = Options::default();
-    if let Some(route) = route {
-        options.route = route;
-        options.cache = Cache::Off;
-    }
+    set(&mut options);
     let client = Client::connect_with(&url, options).expect("a client");
     test(&client.table("table", ROW).expect("a table"));
     drop(server);
@@ -190,6 +198,30 @@ fn a_batch_over_several_files_allocates_nothing() {
         let direct = client.statistics().one_sided_hits - direct;
         assert_eq!(direct, 20 * rows.len() as u64);
     });
+}
+
+#[test]
+fn a_read_by_rdma_write_allocates_for_its_call_alone() {
+    with_options(
+        |options| {
+            options.route = Route::Rpc;
+            options.cache = Cache::Off;
+            options.transfer = Transfer::Direct;
+        },
+        |table| {
+            let mut page = [0; 4096];
+            let mut read = |at: u64| {
+                let offset = at * 4096;
+                allocations(|| assert_eq!(table.file().read_at(&mut page, offset).ok(), Some(4096)))
+            };
+            // The first one makes the sink.
+            read(0);
+            for at in 1..20 {
+                // The call, in the row of those to make and in that of those under way.
+                assert_eq!(read(at), 2);
+            }
+        },
+    );
 }
 
 #[test]

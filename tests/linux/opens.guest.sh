@@ -43,7 +43,11 @@ attach /mnt/zero 4.0
 # To the server another minor version is another client. Nobody gets a delegation of a file that another has open for writing.
 attach /mnt/writer 4.1
 
+mkdir /run/small
+cp /mnt/two/small/* /run/small
+
 for turn in $(seq "$TURNS"); do
+    echo "local $(python3 /run/rounds.py /run "$FILES" "$ROUNDS")"
     echo "delegated $(measured two)"
     echo "minor-version-0 $(measured zero)"
     descriptors=()

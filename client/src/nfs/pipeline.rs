@@ -82,12 +82,15 @@ impl<I> Next<I> {
 }
 
 /// One run of a [`Work`].
-struct Run<'a, W: Work> {
+struct Run<'a, W: Work, I> {
     calls: &'a Calls,
     procedure: &'a Procedure,
     work: &'a mut W,
-    /// Calls that were sent on a lost connection, with their xids. The server's duplicate request cache recognizes them
-    /// by these. With another xid, a call might be done a second time, over what others have done since.
+    /// What nobody has begun. `None`: nothing more is begun.
+    items: Option<I>,
+    /// What comes before that: calls to make again, and rests. Those that were sent on a lost connection have their xids.
+    /// The server's duplicate request cache recognizes them by these. With another xid, a call might be done a second
+    /// time, over what others have done since.
     todo: VecDeque<(Option<u32>, W::Item)>,
     in_flight: Vec<Flying<W::Item>>,
     sink_bytes: usize,
@@ -125,7 +128,8 @@ pub fn run<W: Work>(
         calls,
         procedure,
         work,
-        todo: items.into_iter().map(|item| (None, item)).collect(),
+        items: Some(items.into_iter()),
+        todo: VecDeque::new(),
         in_flight: Vec::new(),
         sink_bytes,
         lent: false,
@@ -135,7 +139,7 @@ pub fn run<W: Work>(
     run.finish()
 }
 
-impl<W: Work> Run<'_, W> {
+impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
     fn finish(&mut self) -> Result<(), CallError> {
         let mut last = None;
         loop {
@@ -214,7 +218,7 @@ impl<W: Work> Run<'_, W> {
     fn fill_window(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Broken> {
         let mut sent = false;
         while self.in_flight.len() < WINDOW
-            && let Some((xid, item)) = self.todo.pop_front()
+            && let Some((xid, item)) = self.next()
         {
             let slot =
                 (0..WINDOW).find(|slot| self.in_flight.iter().all(|flying| flying.slot != *slot));
@@ -241,6 +245,11 @@ impl<W: Work> Run<'_, W> {
         } else {
             Ok(())
         }
+    }
+
+    fn next(&mut self) -> Option<(Option<u32>, W::Item)> {
+        let again = self.todo.pop_front();
+        again.or_else(|| Some((None, self.items.as_mut()?.next()?)))
     }
 
     /// Sends the calls again that were sent on another connection and have no answer yet.
@@ -285,7 +294,10 @@ impl<W: Work> Run<'_, W> {
             .map_err(Stopped::Failed)?
         {
             Next::Done => {}
-            Next::Drain => self.todo.clear(),
+            Next::Drain => {
+                self.items = None;
+                self.todo.clear();
+            }
             Next::Stop => return Err(Stopped::AsAsked),
             Next::More(item) => self.todo.push_front((None, item)),
             Next::Later(item) => {

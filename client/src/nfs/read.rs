@@ -247,11 +247,7 @@ fn note_learns(reading: &Reading<'_>, parts: &[Part<'_>], plain: bool) {
 
 /// Makes the calls for the parts that need one. Neighbours share a call. If pages are kept, the calls fetch whole
 /// pages. `longest` says how long a call is, by whether it asks for references.
-fn cut(
-    parts: &[Part<'_>],
-    reading: &Reading<'_>,
-    longest: impl Fn(bool) -> u32,
-) -> Vec<Piece> {
+fn cut(parts: &[Part<'_>], reading: &Reading<'_>, longest: impl Fn(bool) -> u32) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (at, part) in parts
         .iter()

@@ -484,6 +484,21 @@ impl Access {
         }
     }
 
+    /// As [`Access::credential`], for a call that is for callers alone that the access list admits.
+    ///
+    /// # Errors
+    /// As [`Access::credential`], and [`AuthStat::TooWeak`] for others.
+    pub fn credential_of_listed(
+        &self,
+        caller: &Caller,
+        auth: &Auth<'_>,
+    ) -> Result<Credential, AuthStat> {
+        match self.verdict(caller) {
+            Verdict::Admitted(squash) => self.credential_as(squash, &caller.peer, auth),
+            Verdict::Stranger | Verdict::WrongPort => Err(AuthStat::TooWeak),
+        }
+    }
+
     /// Whether `known` is what a caller says of itself, whatever is made of that.
     fn is_claimed(&self, known: &Credential, caller: &Caller, auth: &Auth<'_>) -> bool {
         match (&caller.peer, auth) {

@@ -535,10 +535,7 @@ impl Programs {
         match admission {
             Admission::Anyone => self.access.credential(caller, &Auth::None),
             Admission::Asks => self.access.credential(caller, credential),
-            Admission::Listed => match self.access.verdict(caller) {
-                Verdict::Admitted(_) => self.access.credential(caller, credential),
-                Verdict::Stranger | Verdict::WrongPort => Err(AuthStat::TooWeak),
-            },
+            Admission::Listed => self.access.credential_of_listed(caller, credential),
         }
     }
 

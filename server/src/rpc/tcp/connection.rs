@@ -363,8 +363,7 @@ impl<'a> Connection<'a> {
 
     fn serve_record(&mut self, record: Record<'_>) -> Result<(), End> {
         self.buffers.serves(self.caller.connection);
-        let moved = self.moved;
-        self.spin.came(|| moved.elapsed());
+        self.spin.came();
         let mut reply = self.buffers.take();
         let calls = &self.shared.calls;
         let (outcome, syncs) = match record {
