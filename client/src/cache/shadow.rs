@@ -1,17 +1,41 @@
 //! A cache of names alone, in the order of the data cache. It shows what would be a hit if all pages were kept.
 
 use super::order::{Order, Places, USES_MAX, newness};
-use std::{cell::Cell, collections::HashMap};
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
 
 /// Names of pages, which are evenly spread 64-bit numbers. There are as many as a cache would have pages.
 #[derive(Debug)]
 pub struct Shadow {
     names: Names,
-    places: HashMap<u64, u32>,
+    places: HashMap<u64, u32, BuildHasherDefault<Itself>>,
     order: Order,
     free: Vec<u32>,
     capacity: u32,
     came: u64,
+}
+
+/// Names are evenly spread, so each is its own hash. A read of a sampled page looks a name up.
+#[derive(Debug, Default)]
+struct Itself(u64);
+
+impl Hasher for Itself {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, name: u64) {
+        self.0 = name;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +53,7 @@ impl Shadow {
     pub fn new(capacity: u32) -> Self {
         Self {
             names: Names::default(),
-            places: HashMap::new(),
+            places: HashMap::default(),
             order: Order::default(),
             free: Vec::new(),
             capacity,

@@ -7,11 +7,11 @@ use odafs_common::reference::Epoch;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Size of a frame.
+/// Size of a frame. Each is one page of memory, so a copy misses the page tables once, and the processor's own
+/// prefetching, which ends with a page, reaches all of it.
 const FRAME: usize = PageSize::MIN.bytes();
-/// A frame's stamp, label and uses are in the cache line before it, so that both are fetched together.
+/// A frame's stamp, label and uses are in a cache line of their own, apart from the frames.
 const LINE: usize = 64;
-const STRIDE: usize = LINE + FRAME;
 const STAMP: usize = 0;
 const LABEL: usize = 8;
 const USES: usize = 32;
@@ -32,6 +32,7 @@ pub type Label = [u64; 3];
 /// kernel's own thread (khugepaged) may put a huge page there in the background.
 pub struct Frames {
     memory: Mapping,
+    lines: Mapping,
     epoch: AtomicU64,
     count: u32,
 }
@@ -42,16 +43,20 @@ impl Frames {
     /// # Errors
     /// There are not enough addresses.
     pub fn reserve(count: u32) -> io::Result<Frames> {
-        let bytes = (count as usize).checked_mul(STRIDE);
+        let reserve = |each: usize| {
+            let bytes = (count as usize).checked_mul(each);
+            Mapping::reserve(bytes.ok_or(io::ErrorKind::OutOfMemory)?)
+        };
         Ok(Frames {
-            memory: Mapping::reserve(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?,
+            memory: reserve(FRAME)?,
+            lines: reserve(LINE)?,
             epoch: AtomicU64::new(0),
             count,
         })
     }
 
     /// Bytes of memory for a frame, including its stamp, label and uses.
-    pub const BYTES: usize = STRIDE;
+    pub const BYTES: usize = FRAME + LINE;
 
     /// Number of frames.
     pub fn count(&self) -> u32 {
@@ -99,14 +104,15 @@ impl Frames {
 
     /// Prefetches the stamp and label of a frame.
     pub fn prefetch_label(&self, frame: u32) {
-        self.memory.prefetch(frame as usize * STRIDE);
+        self.lines.prefetch(frame as usize * LINE);
     }
 
     /// Prefetches the stamp, the label and the first half of a frame.
     #[inline]
     pub fn prefetch_to_load(&self, frame: u32) {
-        let at = frame as usize * STRIDE;
-        for line in (0..LINE + FETCHED_TO_LOAD).step_by(LINE) {
+        self.prefetch_label(frame);
+        let at = frame as usize * FRAME;
+        for line in (0..FETCHED_TO_LOAD).step_by(LINE) {
             self.memory.prefetch(at + line);
         }
     }
@@ -149,10 +155,12 @@ impl Frames {
     pub fn settle(&self, before: u32, after: u32) {
         #[cfg(not(shuttle))]
         {
-            let whole = |frames: u32| frames as usize * STRIDE / HUGE_BYTES * HUGE_BYTES;
-            let (from, to) = (whole(before), whole(after));
-            if from < to {
-                self.memory.let_collapse(from, to - from);
+            for (memory, each) in self.both() {
+                let whole = |frames: u32| frames as usize * each / HUGE_BYTES * HUGE_BYTES;
+                let (from, to) = (whole(before), whole(after));
+                if from < to {
+                    memory.let_collapse(from, to - from);
+                }
             }
         }
         #[cfg(shuttle)]
@@ -164,12 +172,14 @@ impl Frames {
     pub fn give_back(&self, first: u32, end: u32) {
         #[cfg(not(shuttle))]
         {
-            let from = (first as usize * STRIDE).next_multiple_of(4096);
-            let to = end as usize * STRIDE / 4096 * 4096;
-            if from < to {
-                let huge = from / HUGE_BYTES * HUGE_BYTES;
-                self.memory.keep_small(huge, to - huge);
-                self.memory.give_back(from, to - from);
+            for (memory, each) in self.both() {
+                let from = (first as usize * each).next_multiple_of(4096);
+                let to = end as usize * each / 4096 * 4096;
+                if from < to {
+                    let huge = from / HUGE_BYTES * HUGE_BYTES;
+                    memory.keep_small(huge, to - huge);
+                    memory.give_back(from, to - from);
+                }
             }
         }
         #[cfg(shuttle)]
@@ -182,12 +192,18 @@ impl Frames {
             within <= FRAME && length <= FRAME - within,
             "beyond the frame"
         );
-        frame as usize * STRIDE + LINE + within
+        frame as usize * FRAME + within
+    }
+
+    /// The memory of the frames and of their lines, each with the bytes of one.
+    #[cfg(not(shuttle))]
+    fn both(&self) -> [(&Mapping, usize); 2] {
+        [(&self.memory, FRAME), (&self.lines, LINE)]
     }
 
     #[inline]
     fn word(&self, frame: u32, at: usize) -> &AtomicU64 {
-        self.memory.word(frame as usize * STRIDE + at)
+        self.lines.word(frame as usize * LINE + at)
     }
 }
 
@@ -236,6 +252,16 @@ mod tests {
         assert!((600..1200).all(|frame| frames.label(frame).is_none()));
         assert!(!frames.is_still(1000, before));
         assert!((0..600).all(|frame| read(&frames, frame).is_some()));
+    }
+
+    #[cfg(not(shuttle))]
+    #[test]
+    fn a_copy_stays_within_one_page_of_memory() {
+        let frames = Frames::reserve(3).unwrap();
+        for frame in 0..3 {
+            let at = frames.memory.address(frames.place(frame, 0, FRAME), FRAME);
+            assert_eq!(at.align_offset(4096), 0);
+        }
     }
 
     #[test]
