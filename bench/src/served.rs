@@ -68,6 +68,14 @@ impl Served {
     /// # Errors
     /// The file could not be written, or the server not be started.
     pub fn start(plan: &ServedPlan) -> Result<Self> {
+        Self::start_with(plan, &[])
+    }
+
+    /// As [`start`](Self::start), with further arguments of `odafs serve`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(plan: &ServedPlan, arguments: &[&str]) -> Result<Self> {
         let directory = Scratch::for_bytes(plan.file_bytes).context("cannot make a directory")?;
         let path = directory.path().join(FILE);
         local::write_random(&path, plan.file_bytes, |_| {})
@@ -86,7 +94,7 @@ impl Served {
             spin: None,
             nfs: true,
             cpus: placement.as_ref().map(|p| p.server.clone()),
-            arguments: Vec::new(),
+            arguments: arguments.iter().map(|&argument| argument.into()).collect(),
         })?;
         if let Some(placement) = &placement {
             cpu::bind(&placement.client).context("cannot bind to a processor")?;

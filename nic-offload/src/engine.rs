@@ -166,7 +166,7 @@ impl Line {
         match self {
             Line::Direct(line) => line.rests(),
             Line::Rpc(line) => line.rests(),
-            Line::Rdma(_) => false,
+            Line::Rdma(line) => line.rests(),
         }
     }
 }

@@ -93,7 +93,8 @@ fn decode(request: &[u8; 12]) -> (u64, u32) {
     )
 }
 
-fn pass(end: &mut End<'_>, wait: Wait) {
+/// Gives the turn to the other side, and wakes it if it may sleep.
+pub fn pass(end: &mut End<'_>, wait: Wait) {
     end.pass();
     if wait == Wait::Block {
         // Waking nobody is no error: the other side has not slept yet.
@@ -101,7 +102,8 @@ fn pass(end: &mut End<'_>, wait: Wait) {
     }
 }
 
-fn await_turn(end: &End<'_>, wait: Wait) {
+/// Waits for the turn.
+pub fn await_turn(end: &End<'_>, wait: Wait) {
     while !end.mine() {
         match wait {
             Wait::Spin => std::hint::spin_loop(),

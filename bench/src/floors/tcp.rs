@@ -18,7 +18,16 @@ pub struct Asking {
 }
 
 impl Asking {
-    fn ask(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    /// Over a connection to a peer that [answers](answer_one).
+    pub fn over(socket: TcpStream) -> Self {
+        Self { socket }
+    }
+
+    /// Has the peer send the bytes at `offset`.
+    ///
+    /// # Errors
+    /// The connection was lost.
+    pub fn ask(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let mut request = [0; REQUEST_BYTES];
         request[..8].copy_from_slice(&offset.to_le_bytes());
         request[8..16].copy_from_slice(&(into.len() as u64).to_le_bytes());
@@ -75,16 +84,35 @@ pub fn with_peer<T>(
 fn answer(mut socket: TcpStream, set: &LocalFile) -> io::Result<()> {
     let mut request = [0; REQUEST_BYTES];
     while read_exact(&mut socket, &mut request)? {
-        let word = |at: usize| request[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-        let (offset, length) = (word(0), word(8));
-        if offset == u64::MAX {
-            write_all(&mut socket, &cpu::thread_ns().to_le_bytes())?;
-        } else {
-            let page = &set.bytes()[offset as usize..(offset + length) as usize];
-            write_all(&mut socket, page)?;
-        }
+        reply(&mut socket, &request, set)?;
     }
     Ok(())
+}
+
+/// Answers a request, if one is there. False at the end of the stream.
+///
+/// # Errors
+/// `WouldBlock`: there is none, and the socket does not block. Others: the connection was lost.
+pub fn answer_one(socket: &mut TcpStream, set: &LocalFile) -> io::Result<bool> {
+    let mut request = [0; REQUEST_BYTES];
+    let there = socket.read(&mut request)?;
+    let whole = there > 0 && read_exact(socket, &mut request[there..])?;
+    if whole {
+        reply(socket, &request, set)?;
+    }
+    Ok(whole)
+}
+
+fn reply(socket: &mut TcpStream, request: &[u8; REQUEST_BYTES], set: &LocalFile) -> io::Result<()> {
+    let word = |at: usize| request[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+    let (offset, length) = (word(0), word(8));
+    if offset == u64::MAX {
+        return write_all(socket, &cpu::thread_ns().to_le_bytes());
+    }
+    write_all(
+        socket,
+        &set.bytes()[offset as usize..(offset + length) as usize],
+    )
 }
 
 /// Blocks where the socket does, else tries again and again.

@@ -5,10 +5,10 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use odafs::{Changes, Client, Options};
+use odafs::{Changes, Client, Options, Rdma, RdmaDesign};
 
 use super::nfs4::SmallFiles;
-use super::plan::Route;
+use super::plan::{Design, Route};
 use crate::served::{Served, Way};
 
 /// One caller. Paths are relative to the served directory.
@@ -40,6 +40,20 @@ impl Caller {
             Route::Client(way) => {
                 let url = served.url(way)?;
                 Self::Client(Client::connect_with(&url, Options::default())?)
+            }
+            Route::Rdma(design) => {
+                let rdma = Rdma {
+                    design: match design {
+                        Design::ReadRead => RdmaDesign::ReadRead,
+                        Design::ReadWrite => RdmaDesign::ReadWrite,
+                    },
+                    ..Rdma::default()
+                };
+                let options = Options {
+                    rdma,
+                    ..Options::default()
+                };
+                Self::Client(Client::connect_with(&served.url(Way::Iwarp)?, options)?)
             }
             Route::Nfs4 => Self::Nfs4(bare(false)?),
             Route::Delegations => Self::Nfs4(bare(true)?),

@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
-pub use plan::{Mix, Plan, Route};
+pub use plan::{Design, Mix, Plan, Route};
 pub use row::{Operation, Row};
 
 use crate::cpu;
@@ -62,15 +62,21 @@ pub struct Report {
 pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here();
     tick("starting a server");
-    let served = Served::start(&ServedPlan {
+    let served_plan = ServedPlan {
         program,
         // Only its directory is wanted.
         file_bytes: 4096,
         cache_bytes: 64 << 20,
         direct: "guarded",
         apart: false,
-    })?;
+    };
     let ways = plan.ways()?;
+    // Who does not ask such a server for Read-Read gets Read-Write.
+    let arguments: &[&str] = match ways.contains(&Route::Rdma(Design::ReadRead)) {
+        true => &["--design", "read-read"],
+        false => &[],
+    };
+    let served = Served::start_with(&served_plan, arguments)?;
     let most = plan.clients.iter().max().copied().unwrap_or(0);
     let mut clients = Vec::new();
     for &way in &ways {

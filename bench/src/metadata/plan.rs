@@ -16,7 +16,8 @@ const BUILT_IN: &str = include_str!("../../plans/metadata.toml");
 pub struct Plan {
     /// What is done.
     pub mixes: Vec<Mix>,
-    /// `local`, or how a client reaches the server: `shm`, `tcp` or `nfs`; `nfs4` and `nfs4-delegations` for `reopen` alone.
+    /// `local`, or how a client reaches the server: `shm`, `tcp` (by default options), `tcp-read-read` and
+    /// `tcp-read-write` (by that design), or `nfs`; `nfs4` and `nfs4-delegations` for `reopen` alone.
     pub routes: Vec<String>,
     /// Clients at once.
     pub clients: Vec<usize>,
@@ -44,6 +45,15 @@ pub enum Mix {
     Reopen,
 }
 
+/// Who moves the data of calls by RPC-over-RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// Each side fetches what the other sends.
+    ReadRead,
+    /// The server reads the data of calls, and writes that of replies (RFC 8166).
+    ReadWrite,
+}
+
 /// How a client reaches the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -51,6 +61,8 @@ pub enum Route {
     Local,
     /// By our client.
     Client(Way),
+    /// By our client over iWARP, with this design of RPC-over-RDMA.
+    Rdma(Design),
     /// By NFS version 4.2 over TCP: a bare client, which keeps nothing.
     Nfs4,
     /// The same, but that it has delegations, and keeps what it has read for as long as it has them.
@@ -63,6 +75,8 @@ impl Route {
         match self {
             Self::Local => "local",
             Self::Client(way) => way.name(),
+            Self::Rdma(Design::ReadRead) => "tcp-read-read",
+            Self::Rdma(Design::ReadWrite) => "tcp-read-write",
             Self::Nfs4 => "nfs4",
             Self::Delegations => "nfs4-delegations",
         }
@@ -78,6 +92,10 @@ impl Mix {
             Self::Reopen => "reopen",
         }
     }
+}
+
+fn is_rdma(route: &str) -> bool {
+    route == "tcp" || route.starts_with("tcp-")
 }
 
 impl Plan {
@@ -136,11 +154,14 @@ impl Plan {
             "local" => Ok(Route::Local),
             "shm" => Ok(Route::Client(Way::Shm)),
             "tcp" => Ok(Route::Client(Way::Iwarp)),
+            "tcp-read-read" => Ok(Route::Rdma(Design::ReadRead)),
+            "tcp-read-write" => Ok(Route::Rdma(Design::ReadWrite)),
             "nfs" => Ok(Route::Client(Way::NfsTcp)),
             "nfs4" => Ok(Route::Nfs4),
             "nfs4-delegations" => Ok(Route::Delegations),
             _ => bail!(
-                "{name:?} is no route; give `local`, `shm`, `tcp`, `nfs`, `nfs4` or `nfs4-delegations`"
+                "{name:?} is no route; give `local`, `shm`, `tcp`, `tcp-read-read`, `tcp-read-write`, `nfs`, `nfs4` \
+                 or `nfs4-delegations`"
             ),
         };
         self.routes.iter().map(way).collect()
@@ -153,8 +174,38 @@ impl Plan {
 
     /// Keeps the local route and those over one of these fabrics.
     pub fn keep(&mut self, fabrics: &[String]) {
-        self.routes
-            .retain(|name| fabrics.is_empty() || name == "local" || fabrics.contains(name));
+        self.routes.retain(|name| {
+            let fabric = if is_rdma(name) { "tcp" } else { name };
+            fabrics.is_empty() || name == "local" || fabrics.iter().any(|kept| kept == fabric)
+        });
+    }
+
+    /// Whether there is a route over RDMA.
+    pub fn has_rdma(&self) -> bool {
+        self.routes.iter().any(|name| is_rdma(name))
+    }
+
+    /// Has the routes over RDMA once for each of these designs, `read-read` or `read-write`, if there are any.
+    pub fn by_designs(&mut self, designs: &[String]) {
+        if designs.is_empty() {
+            return;
+        }
+        let mut routes: Vec<String> = Vec::new();
+        for name in std::mem::take(&mut self.routes) {
+            let of_route = match is_rdma(&name) {
+                true => designs
+                    .iter()
+                    .map(|design| format!("tcp-{design}"))
+                    .collect(),
+                false => vec![name],
+            };
+            for name in of_route {
+                if !routes.contains(&name) {
+                    routes.push(name);
+                }
+            }
+        }
+        self.routes = routes;
     }
 
     /// Reduces rounds and slices, so that the whole run takes approximately this long.
@@ -220,5 +271,26 @@ mod tests {
         let mut plan = Plan::built_in().unwrap();
         plan.keep(&["tcp".to_owned()]);
         assert_eq!(plan.routes, ["local", "tcp"]);
+    }
+
+    #[test]
+    fn routes_over_rdma_come_by_each_design() {
+        let designs = ["read-read", "read-write"].map(str::to_owned);
+        let mut plan = Plan::built_in().unwrap();
+        let before = plan.routes.clone();
+        plan.by_designs(&[]);
+        assert_eq!(plan.routes, before);
+        plan.by_designs(&designs);
+        let names = ["local", "shm", "tcp-read-read", "tcp-read-write", "nfs"];
+        assert_eq!(plan.routes, names);
+        let ways = plan.ways().unwrap();
+        assert_eq!(ways[2], Route::Rdma(Design::ReadRead));
+        assert!(ways.into_iter().map(Route::name).eq(names));
+        plan.by_designs(&designs[1..]);
+        plan.keep(&["tcp".to_owned()]);
+        assert_eq!(plan.routes, ["local", "tcp-read-write"]);
+        assert!(plan.has_rdma());
+        plan.keep(&["nfs".to_owned()]);
+        assert!(!plan.has_rdma());
     }
 }

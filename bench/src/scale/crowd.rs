@@ -88,73 +88,107 @@ impl Crowd {
         Ok(())
     }
 
-    /// Lets all clients read at random for this long. With fewer threads than clients, those of a thread take turns.
-    /// Each client makes `settle` reads before that: its connection learns how long to poll for an answer, and polling
-    /// in vain would take time from others.
+    /// Lets all clients read at random for this long, as [`slice`] says.
     ///
     /// # Errors
     /// A read failed.
     pub fn slice(
-        &self,
+        &mut self,
         time: Duration,
-        (file_bytes, size): (u64, usize),
-        (threads, settle): (usize, usize),
+        reads: (u64, usize),
+        threads: (usize, usize),
         server_cpu_ns: impl Fn() -> u64,
     ) -> Result<Slice> {
-        let threads = threads.clamp(1, self.files.len().max(1));
-        let (start, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
-        let (mut begin, mut server, mut client) = (Instant::now(), 0, 0);
-        let (counts, end) = std::thread::scope(|scope| {
-            let readers: Vec<_> = (0..threads)
-                .map(|number| {
-                    let files: Vec<&File> =
-                        self.files.iter().skip(number).step_by(threads).collect();
-                    let (start, stop) = (&start, &stop);
-                    scope.spawn(move || {
-                        let mut random = Random::new(number as u64);
-                        let turns = (0..files.len()).cycle();
-                        let settling = turns.clone().take(files.len() * settle);
-                        let settled = read(&files, (file_bytes, size), &mut random, settling);
-                        start.wait();
-                        start.wait();
-                        settled?;
-                        let going = turns.take_while(|_| !stop.load(Ordering::Relaxed));
-                        read(&files, (file_bytes, size), &mut random, going)
-                    })
-                })
-                .collect();
-            start.wait();
-            // Now they have settled. The time begins before they go on: to wake up may take this thread longer than them.
-            (server, client) = (server_cpu_ns(), cpu::own_ns());
-            begin = Instant::now();
-            start.wait();
-            std::thread::sleep(time);
-            stop.store(true, Ordering::Relaxed);
-            let end = Instant::now();
-            let joined = readers.into_iter().map(|reader| reader.join());
-            (joined.collect::<Vec<_>>(), end)
-        });
-        let mut slice = Slice {
-            elapsed_ns: clock::nanos(begin, end),
-            fewest: u64::MAX,
-            clients: self.files.len(),
-            server_cpu_ns: server_cpu_ns().saturating_sub(server),
-            client_cpu_ns: cpu::own_ns().saturating_sub(client),
-            ..Slice::default()
-        };
-        for of_thread in counts {
-            for reads in of_thread.map_err(|_| anyhow!("a client's thread panicked"))?? {
-                slice.reads += reads;
-                slice.fewest = slice.fewest.min(reads);
-            }
-        }
-        Ok(slice)
+        slice(&mut self.files, time, reads, threads, server_cpu_ns)
     }
 }
 
+/// A client.
+pub trait Reads: Send {
+    /// Reads at `offset`. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// The read failed.
+    fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize>;
+}
+
+impl Reads for File {
+    fn read(&mut self, into: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.read_at(into, offset)?)
+    }
+}
+
+/// Lets all clients read at random for this long. With fewer threads than clients, those of a thread take turns.
+/// Each client makes `settle` reads before that: its connection learns how long to poll for an answer, and polling
+/// in vain would take time from others.
+///
+/// # Errors
+/// A read failed.
+pub fn slice<R: Reads>(
+    readers: &mut [R],
+    time: Duration,
+    (file_bytes, size): (u64, usize),
+    (threads, settle): (usize, usize),
+    server_cpu_ns: impl Fn() -> u64,
+) -> Result<Slice> {
+    let clients = readers.len();
+    let threads = threads.clamp(1, clients.max(1));
+    let mut of_threads: Vec<Vec<&mut R>> = (0..threads).map(|_| Vec::new()).collect();
+    for (number, reader) in readers.iter_mut().enumerate() {
+        of_threads[number % threads].push(reader);
+    }
+    let (start, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
+    let (mut begin, mut server, mut client) = (Instant::now(), 0, 0);
+    let (counts, end) = std::thread::scope(|scope| {
+        let readers: Vec<_> = of_threads
+            .into_iter()
+            .enumerate()
+            .map(|(number, mut files)| {
+                let (start, stop) = (&start, &stop);
+                scope.spawn(move || {
+                    let mut random = Random::new(number as u64);
+                    let turns = (0..files.len()).cycle();
+                    let settling = turns.clone().take(files.len() * settle);
+                    let settled = read(&mut files, (file_bytes, size), &mut random, settling);
+                    start.wait();
+                    start.wait();
+                    settled?;
+                    let going = turns.take_while(|_| !stop.load(Ordering::Relaxed));
+                    read(&mut files, (file_bytes, size), &mut random, going)
+                })
+            })
+            .collect();
+        start.wait();
+        // Now they have settled. The time begins before they go on: to wake up may take this thread longer than them.
+        (server, client) = (server_cpu_ns(), cpu::own_ns());
+        begin = Instant::now();
+        start.wait();
+        std::thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+        let end = Instant::now();
+        let joined = readers.into_iter().map(|reader| reader.join());
+        (joined.collect::<Vec<_>>(), end)
+    });
+    let mut slice = Slice {
+        elapsed_ns: clock::nanos(begin, end),
+        fewest: u64::MAX,
+        clients,
+        server_cpu_ns: server_cpu_ns().saturating_sub(server),
+        client_cpu_ns: cpu::own_ns().saturating_sub(client),
+        ..Slice::default()
+    };
+    for of_thread in counts {
+        for reads in of_thread.map_err(|_| anyhow!("a client's thread panicked"))?? {
+            slice.reads += reads;
+            slice.fewest = slice.fewest.min(reads);
+        }
+    }
+    Ok(slice)
+}
+
 /// These take turns, each time one of these: how often each has read.
-fn read(
-    files: &[&File],
+fn read<R: Reads>(
+    files: &mut [&mut R],
     (file_bytes, size): (u64, usize),
     random: &mut Random,
     turns: impl Iterator<Item = usize>,
@@ -163,7 +197,7 @@ fn read(
     for turn in turns {
         let offset = random.below(file_bytes / size as u64) * size as u64;
         ensure!(
-            files[turn].read_at(&mut data, offset)? == size,
+            files[turn].read(&mut data, offset)? == size,
             "the file is shorter than it was made"
         );
         counts[turn] += 1;

@@ -5,6 +5,7 @@
 //! connections and session. All are in this process. Up to some number each has a thread; beyond that, threads have
 //! several clients, which read in turn. Neither side is bound to processors.
 
+mod alone;
 mod crowd;
 mod memory;
 mod plan;
@@ -16,14 +17,16 @@ use anyhow::Result;
 use serde::Serialize;
 
 pub use memory::Cost;
-pub use plan::Plan;
+pub use plan::{Plan, Reading};
 
+use crate::floors::local::{LocalFile, write_random};
 use crate::histogram::median;
-use crate::load::Path;
 use crate::machine::{Machine, commit};
-use crate::served::{Served, ServedPlan, Way};
+use crate::scratch::Scratch;
+use crate::served::{Served, ServedPlan};
 use crate::spread::Spread;
 use crate::usage::Memory;
+use alone::{Alone, Load};
 use crowd::{Crowd, Slice};
 
 /// What `odafs bench scale --json` prints.
@@ -57,7 +60,7 @@ pub struct Report {
 pub struct Row {
     /// `shm`, `tcp`, `nfs`.
     pub fabric: &'static str,
-    /// `one-sided`, `guarded`, `rpc`, `policy`.
+    /// `one-sided`, `guarded`, `rpc`, `policy`, or `alone`: the machine without a server.
     pub route: &'static str,
     /// Number of clients that read at the same time.
     pub clients: usize,
@@ -99,8 +102,15 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
     let mut placement = String::new();
     let mut rounds: Vec<Vec<Vec<Step>>> = vec![Vec::new(); ways.len()];
     for round in 1..=plan.rounds {
-        for ((&(way, route), name), rounds) in ways.iter().zip(&plan.routes).zip(&mut rounds) {
+        for ((&reading, name), rounds) in ways.iter().zip(&plan.routes).zip(&mut rounds) {
             tick(&format!("round {round}: {name}"));
+            let (way, route) = match reading {
+                Reading::Client(way, route) => (way, route),
+                Reading::Alone(alone) => {
+                    rounds.push(machine_alone(alone, plan)?);
+                    continue;
+                }
+            };
             let served = Served::start(&ServedPlan {
                 program: program.clone(),
                 file_bytes,
@@ -129,8 +139,8 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
         }
     }
     let mut rows = Vec::new();
-    for (&(way, route), rounds) in ways.iter().zip(&rounds) {
-        rows.extend((0..plan.clients.len()).map(|at| row((way, route), at, rounds)));
+    for (&reading, rounds) in ways.iter().zip(&rounds) {
+        rows.extend((0..plan.clients.len()).map(|at| row(reading, at, rounds)));
     }
     Ok(Report {
         machine,
@@ -146,7 +156,31 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
     })
 }
 
-fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Row {
+/// A round without a server.
+fn machine_alone(alone: Alone, plan: &Plan) -> Result<Vec<Step>> {
+    let file_bytes = plan.file_mib << 20;
+    let directory = Scratch::for_bytes(file_bytes)?;
+    let path = directory.path().join("file");
+    write_random(&path, file_bytes, |_| {})?;
+    let set = LocalFile::open(&path, false)?;
+    let step = |&clients: &usize| {
+        let load = Load {
+            clients,
+            threads: plan.threads,
+            size: plan.size,
+            settle: plan.settle_reads,
+            time: Duration::from_millis(plan.slice_ms),
+        };
+        let slice = alone.slice(&set, load)?;
+        Ok(Step {
+            slice,
+            ..Step::default()
+        })
+    };
+    plan.clients.iter().map(step).collect()
+}
+
+fn row(reading: Reading, at: usize, rounds: &[Vec<Step>]) -> Row {
     let steps = || rounds.iter().map(|steps| &steps[at]);
     let best = |steps: &[Step]| steps.iter().map(|s| s.slice.rate()).fold(0.0, f64::max);
     let spread = |value: fn(&Slice) -> f64| {
@@ -161,7 +195,8 @@ fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Ro
             .iter()
             .map(move |steps| of(&steps[at]).saturating_sub(of(&steps[0])) / further.max(1))
     };
-    let (fabric, route) = Path::Client(way, route).names();
+    let (fabric, route) = reading.names();
+    let has_memory = at > 0 && matches!(reading, Reading::Client(..));
     Row {
         fabric,
         route,
@@ -175,8 +210,8 @@ fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Ro
         slowest_share: spread(Slice::slowest_share),
         client_cpu_ns_per_read: per_read(|slice| slice.client_cpu_ns),
         server_cpu_ns_per_read: per_read(|slice| slice.server_cpu_ns),
-        server_bytes_per_client: (at > 0).then(|| median(per_client(|step| step.server.all()))),
-        client_bytes_per_client: (at > 0)
+        server_bytes_per_client: has_memory.then(|| median(per_client(|step| step.server.all()))),
+        client_bytes_per_client: has_memory
             .then(|| per_client(|step| step.client.own).max().unwrap_or(0)),
     }
 }
@@ -184,6 +219,7 @@ fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Ro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::served::Way;
 
     #[test]
     fn a_row_is_beside_the_best_and_the_first_of_its_round() {
@@ -204,7 +240,7 @@ mod tests {
             vec![step(1, 1000, 1000), step(11, 500, 4000)],
             vec![step(1, 100, 1000), step(11, 80, 3000)],
         ];
-        let of = (Way::Shm, odafs::Route::Guarded);
+        let of = Reading::Client(Way::Shm, odafs::Route::Guarded);
         let row = |at| row(of, at, &rounds);
         assert_eq!(row(1).rate_to_best.unwrap().median, 0.8);
         assert_eq!(row(0).rate_to_best.unwrap().lowest, 0.5);
@@ -215,5 +251,8 @@ mod tests {
         assert_eq!(row(0).server_bytes_per_client, None);
         let cpu = (row(1).client_cpu_ns_per_read, row(1).server_cpu_ns_per_read);
         assert_eq!(cpu, (3, 7));
+        let alone = super::row(Reading::Alone(Alone::Tcp), 1, &rounds);
+        assert_eq!((alone.fabric, alone.route), ("tcp", "alone"));
+        assert_eq!(alone.server_bytes_per_client, None);
     }
 }

@@ -20,6 +20,7 @@ const ROW_WANTS: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   odafs bench metadata                           the whole plan
   odafs bench metadata --fabric tcp --seconds 20 --json
+  odafs bench metadata --fabric tcp --design read-read --design read-write
   odafs bench metadata --plan mine.toml          other numbers of clients, files, sizes
 
 `fileop` repeatedly creates a tree of files, does each operation on all of them, and removes the
@@ -27,7 +28,8 @@ tree. A `transaction` of `postmark` creates or deletes a small file of a pool, a
 appends to another one. Each client has its own connections and directory. `local` makes system
 calls on the directory that the server serves. Rates are those of all clients together. `/ local`
 is the median time / that of `local` in the same round. CPU times are per operation of the whole
-mix (fileop, reopen) or per transaction (postmark).
+mix (fileop, reopen) or per transaction (postmark). In the design `read-read` each side fetches
+what the other sends; in `read-write` the server moves all data (`odafs bench designs`).
 
 The built-in plan is bench/plans/metadata.toml in the sources. bench/plans/delegations.toml opens,
 reads and closes small files by NFS version 4.2, with delegations and without.")]
@@ -35,6 +37,10 @@ pub struct Arguments {
     /// Measure only `local` and clients over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
     fabric: Vec<String>,
+    /// Measure clients over tcp by this design of RPC-over-RDMA [may be repeated; default: the
+    /// client's, which is read-write]
+    #[arg(long, value_name = "D", value_parser = PossibleValuesParser::new(["read-read", "read-write"]))]
+    design: Vec<String>,
     /// Measure the plan in this file [default: the built-in plan]
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
@@ -51,6 +57,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric);
+    plan.by_designs(&arguments.design);
+    super::must_be_left(
+        "route over tcp",
+        arguments.design.is_empty() || plan.has_rdma(),
+    )?;
     super::must_be_left("route", !plan.routes.is_empty())?;
     if let Some(seconds) = arguments.seconds {
         let rows = plan.slices() as u32;

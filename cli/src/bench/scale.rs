@@ -25,6 +25,10 @@ reads 4 KiB at random with default options otherwise. At most 64 threads read; w
 each thread reads for several in turn. In each round, every route gets a new server, and the
 number of clients grows from 1 to 4, 16, 64, 256 and 1000.
 
+`alone` is the machine without a server: as many clients, to which one thread hands out pages
+through memory (`shm`) or TCP (`tcp`). All poll while each thread can have a processor; else all
+sleep while they wait. What these rows lose with many clients is not the server's.
+
 `/ best` is the rate / the best one of the same round. `slowest` is the slowest client's part of a
 fair share. `server memory` and `client memory` are what each further client takes. The last table
 shows what an open file takes, and a page whose reference a client holds.

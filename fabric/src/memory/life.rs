@@ -51,7 +51,7 @@ impl LifeView {
 
 #[cfg(not(shuttle))]
 mod in_file {
-    use super::{Arc, CONTROL_BYTES, LifeView, Mapping, Ordering, POISON, io};
+    use super::{Arc, CONTROL_BYTES, LifeView, Mapping, POISON, io};
     use crate::memory::mapping::Protection;
     use crate::memory::memfd;
     use rustix::fs::{Mode, OFlags, fstat, open};

@@ -185,6 +185,12 @@ impl QueuePair for Pair {
         self.link.lock().ends[self.end].completions.pop_front()
     }
 
+    fn is_quiet(&mut self) -> bool {
+        let state = self.link.lock();
+        let end = &state.ends[self.end];
+        !state.cut && end.completions.is_empty() && end.inbox.is_empty()
+    }
+
     fn is_settled(&mut self) -> bool {
         let state = self.link.lock();
         state.cut || state.has_left(self.end)

@@ -165,6 +165,27 @@ fn the_end_behind_a_message_is_not_slept_through() {
     assert!(!first.arm(), "nothing else tells of the end");
 }
 
+#[test]
+fn an_idle_connection_is_quiet_until_something_comes() {
+    let (_set, [(mut client, mut first), (other, mut second)]) = cold();
+    for _ in 0..1000 {
+        assert!(first.is_quiet() && second.is_quiet());
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    let stirs = |server: &mut dyn QueuePair| {
+        while server.is_quiet() {
+            assert!(Instant::now() < until, "nothing came");
+        }
+    };
+    client.post_send(0, &[b"hello"]).unwrap();
+    client.flush();
+    stirs(&mut *first);
+    assert!(first.poll().is_some() && second.is_quiet());
+    drop(other);
+    stirs(&mut *second);
+    assert!(second.poll().is_none() && second.is_closed());
+}
+
 mod plain {
     use super::*;
     suite!(windows: Iwarp::new(false, Crc::WhenAsked));

@@ -64,6 +64,8 @@ pub(super) struct RdmaLine {
     back: Arc<WayBack>,
     next_call: u64,
     next_read: u64,
+    /// Whether only a message of the peer or a call to it can give this line something to do.
+    resting: bool,
 }
 
 /// A call that the workers have.
@@ -124,6 +126,7 @@ impl RdmaLine {
             back,
             next_call: 0,
             next_read: 0,
+            resting: false,
         }
     }
 
@@ -135,6 +138,13 @@ impl RdmaLine {
     pub fn share_credits(&mut self, config: &RdmaConfig, clients: usize) {
         let credits = config.credits_on(&*self.out.qp);
         self.responder.set_credits(credits.policy(clients));
+        self.resting = false;
+    }
+
+    /// Whether a cheap check finds nothing for its turn.
+    #[inline]
+    pub fn rests(&mut self) -> bool {
+        self.resting && !self.has_call_back() && self.out.qp.is_quiet()
     }
 
     /// Serves the messages that are there, up to a batch, with one flush. `at` is this line's place.
@@ -165,6 +175,7 @@ impl RdmaLine {
         }
         // Connections that wait for memory released here have their turn before the engine sleeps.
         events += u32::from(self.registrar.trim(&mut *self.out.qp, now.time));
+        self.resting = !self.has_deadline() && self.out.is_clear() && self.parked.is_empty();
         if self.out.dead || self.out.qp.is_closed() || self.is_overdue(now) {
             Turn::Dead
         } else if events > 0 {
@@ -369,6 +380,8 @@ impl RdmaLine {
         let Some(Running { ticket, lease }) = self.running.remove(&returned.place.call) else {
             return;
         };
+        self.resting = false;
+        self.out.rested_until(now.time);
         if let Some(lease) = lease {
             self.registrar.release(&mut *self.out.qp, lease, now.time);
         }

@@ -374,7 +374,7 @@ impl Pair {
     }
 
     /// As [`QueuePair::arm`](crate::QueuePair::arm), for a caller that sleeps with any low-water mark.
-    fn is_quiet(&mut self) -> bool {
+    fn is_quiet_before_wait(&mut self) -> bool {
         if self.is_ready() {
             return false;
         }

@@ -65,6 +65,32 @@ fn calls_inline_and_credits() {
     }
 }
 
+/// So an engine with many idle connections does not poll each of them.
+#[test]
+fn a_connection_rests_until_one_side_calls() {
+    let (rig, mut engine) = Rig::at_rest(NetworkConfig::default(), RdmaConfig::default());
+    let mut client = std::thread::scope(|scope| {
+        let client = scope.spawn(|| rig.client());
+        while engine.connections() == 0 {
+            engine.poll_once();
+        }
+        client.join().unwrap()
+    });
+    for what in [b'e', b'c'] {
+        while engine.poll_once() {}
+        assert!(engine.lines[0].as_mut().unwrap().rests());
+        let message = client.message(what, &[]);
+        client.send(Body::Msg(Chunks::default()), &message);
+        assert!(!engine.lines[0].as_mut().unwrap().rests());
+        engine.poll_once();
+        while client.qp.poll().is_none() {}
+    }
+    while engine.poll_once() {}
+    assert!(engine.lines[0].as_mut().unwrap().rests());
+    assert!(rig.shelf.ways.lock()[0].send(b"call it back".to_vec()));
+    assert!(!engine.lines[0].as_mut().unwrap().rests());
+}
+
 #[test]
 fn results_go_from_the_frames_to_the_write_chunk() {
     for network in networks() {

@@ -1,6 +1,6 @@
 //! The queue pair as the trait has it.
 
-use super::{BATCH_BYTES, BATCH_TIME, Pair, Watching};
+use super::{BATCH_BYTES, BATCH_TIME, Input, Output, Pair, Watching};
 use crate::clock::Nanos;
 use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Region, Remote,
@@ -80,6 +80,14 @@ impl QueuePair for Pair {
         self.endpoint.poll_send_queue()
     }
 
+    fn is_quiet(&mut self) -> bool {
+        if self.input != Input::Empty || self.output != Output::Clear || self.is_ready() {
+            return false;
+        }
+        self.listen();
+        self.input == Input::Empty
+    }
+
     fn is_settled(&mut self) -> bool {
         let socket = self.socket.as_fd();
         self.closed || self.endpoint.queued() == 0 && sys::unacknowledged(socket) == 0
@@ -91,7 +99,7 @@ impl QueuePair for Pair {
 
     fn arm(&mut self) -> bool {
         self.set_low_water(1);
-        let armed = self.is_quiet();
+        let armed = self.is_quiet_before_wait();
         if armed {
             self.rest();
         }
@@ -120,7 +128,7 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
-        if self.is_quiet() {
+        if self.is_quiet_before_wait() {
             self.rest();
             let due = self.endpoint.under_way();
             let batch = if due > BATCH_BYTES / 2 {

@@ -147,6 +147,13 @@ pub(super) const SPARE: u32 = 64;
 
 impl Rig {
     pub(super) fn new(network: NetworkConfig, rdma: RdmaConfig) -> Rig {
+        let (mut rig, mut engine) = Self::at_rest(network, rdma);
+        rig.engine = Some(thread::spawn(move || engine.run()));
+        rig
+    }
+
+    /// With an engine that somebody else runs.
+    pub(super) fn at_rest(network: NetworkConfig, rdma: RdmaConfig) -> (Rig, Engine) {
         let arena = Arena::create(&ArenaConfig {
             frames: PAGES + SPARE,
             layout: Layout::apart(PageSize::DEFAULT),
@@ -187,15 +194,16 @@ impl Rig {
             .listen(network.listen("server").unwrap(), Transport::Sim)
             .unwrap();
         let stopper = engine.stopper();
-        Rig {
+        let rig = Rig {
             network,
             shelf,
             spare,
             threads,
             counts,
             stopper,
-            engine: Some(thread::spawn(move || engine.run())),
-        }
+            engine: None,
+        };
+        (rig, engine)
     }
 
     pub(super) fn client(&self) -> Client {
