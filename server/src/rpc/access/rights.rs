@@ -76,6 +76,19 @@ impl<'a> Rights<'a> {
         }
     }
 
+    /// The credential with which a call acts in the export of its file handle, if that may be another than `base`. `tag` finds
+    /// the export, and is asked only where exports have rules. An export that the caller may not reach is refused where the
+    /// handle is resolved.
+    pub fn acting(
+        &self,
+        base: &Credential,
+        tag: impl FnOnce() -> Option<u16>,
+    ) -> Option<Credential> {
+        self.0?;
+        let who = self.credential(tag()?, base).ok()?;
+        Some(who.into_owned())
+    }
+
     /// What tells callers of one peer apart in what they hold at the server as a whole: their own ids where exports have
     /// rules, since one of these may keep the ids that the server's own rule squashes.
     pub fn identity(&self, base: &Credential) -> Credential {
