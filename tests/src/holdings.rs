@@ -1,11 +1,11 @@
 //! What clients of NFS version 4 hold, as far as they can be sure of it: a plain model beside a server that must never give
 //! two of them what excludes each other.
 //!
-//! A client is sure of what it holds from the reply that gave it, to the time up to which the server must have kept it: it
-//! sent what gives it back, its lease was over, the server died. How long that is a client often learns later. So what is
-//! past stays here, and every longer span is compared with all others.
+//! A client is sure of what it holds from the reply that gave it to the time up to which the server must have kept it. That
+//! time ends when the client sends the call that gives it back, when its lease is over, or when the server dies. A client often
+//! learns the end only later. So the model keeps past spans, and compares each span that grows with all others.
 
-/// Who holds something.
+/// A client, or one of its owners, that holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The client.
@@ -59,7 +59,8 @@ impl What {
                 unit == u && (write || w)
             }
             (What::Delegation { write }, What::Delegation { write: w }) => write || w,
-            // Who reads under a delegation does not tell, so nobody may change the file, or deny reading it.
+            // A client that reads under a delegation does not tell the server. So nobody may change the file, or deny reading
+            // it.
             (What::Delegation { write }, What::Open { access, deny })
             | (What::Open { access, deny }, What::Delegation { write }) => {
                 write || access & 2 != 0 || deny & 1 != 0
@@ -150,7 +151,7 @@ impl Holdings {
                 until: now,
                 ..*mine
             };
-            // Who came later, and no more than that.
+            // Only what began later counts.
             let mut later = self.0.iter().filter(|other| other.since > mine.since);
             if let Some(other) = later.find(|other| meanwhile.clashes(other)) {
                 return Err(format!("{mine:?} was reclaimed at {now}, beside {other:?}"));

@@ -1,4 +1,4 @@
-//! Who may call, which exports a caller may reach, and the ids with which it acts.
+//! Rules for callers: who may call, which exports a caller may reach, and the ids with which it acts.
 //!
 //! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). A [`Verdict`] is what
 //! a rule says of a peer. The verdicts are kept with the connection, so that a call neither reads a list nor takes a lock.
@@ -75,7 +75,7 @@ impl Anonymous {
 /// The word of ids that are not given: no user and no group has the number `u32::MAX`.
 const NOT_GIVEN: u64 = u64::MAX;
 
-/// Who may call over a network, and with whose ids.
+/// A rule that says who may call over a network, and with whose ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Networks that may call, besides loopback.
@@ -342,8 +342,9 @@ impl Access {
         }
         let after = Rules(std::iter::once(server).chain(exports).collect());
         let mut rules = self.rules.write();
-        // While the rules are locked, so that no verdict of the old ones gets the new generation; and first, so that whoever
-        // reads new ids of these with an old verdict notices (`mapping_at`).
+        // While the rules are locked, so that no verdict of the old rules gets the new generation. Before the ids change, so
+        // that
+        // `mapping_at` notices new ids beside an old verdict.
         self.generation.fetch_add(1, Ordering::AcqRel);
         let before = std::mem::replace(&mut *rules, after.clone());
         for (word, rule) in self.anonymous.iter().zip(&after.0) {

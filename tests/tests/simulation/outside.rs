@@ -1,4 +1,4 @@
-//! Who changes files behind the server's back, what clients may make of it, and that all is seen in the end.
+//! A writer that changes files behind the server's back, what clients may see of that, and that all of it is seen in the end.
 
 use crate::history::{History, PagePosition};
 use crate::life::UID;
@@ -149,7 +149,7 @@ pub fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
     }
 }
 
-/// Writes to the logs, often right behind what someone else has just appended.
+/// Writes to the logs, often right behind what the outside writer has just appended.
 pub fn scribe(world: &World) {
     let Ok(client) = connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)) else {
         return world.failed("the scribe cannot connect");

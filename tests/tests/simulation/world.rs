@@ -554,7 +554,8 @@ fn client(world: &World, number: u32) {
     world.tally.lock().add(&tally);
 }
 
-/// Some of what was written and not synced is lost before anybody asks. Whoever syncs the file next must hear of it.
+/// Loses some of what was written and not synced, before anybody asks for a sync. The next client to sync the file must hear of
+/// it.
 fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
     for _ in 0..2 {
         clock::sleep(Nanos::from_micros(below(1000)));

@@ -43,7 +43,7 @@ pub struct Model {
     pub files: &'static [u8],
     /// One client speaks minor version 0.
     pub legacy: bool,
-    /// Who may reclaim, on stable storage.
+    /// The clients that may reclaim, on stable storage.
     pub records: Arc<Mutex<String>>,
     holdings: Mutex<Holdings>,
     lives: Mutex<Lives>,
