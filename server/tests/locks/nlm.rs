@@ -295,7 +295,7 @@ fn what_is_no_range_or_no_file_is_refused() {
     let bytes = arguments.to_bytes();
     let reply = server.call(&one.caller, procedure, &user(2000), &bytes);
     let reply = reply.expect("served");
-    let result = LockResult::from_bytes(&reply).expect("a result");
+    let result = LockResult::from_bytes(reply).expect("a result");
     assert_eq!(result.status, Status::Failed);
 }
 
@@ -368,7 +368,7 @@ fn who_may_not_read_or_write_a_file_does_not_share_it() {
         let procedure = (nlm4::PROGRAM, nlm4::VERSION, Procedure::Share.code());
         let reply = server.call(&one.caller, procedure, &user(uid), &bytes);
         let reply = reply.expect("served");
-        let result = ShareResult::from_bytes(&reply).expect("a result");
+        let result = ShareResult::from_bytes(reply).expect("a result");
         assert_eq!(result.status, status);
     }
 }
@@ -435,7 +435,7 @@ fn the_status_monitor_monitors_nobody_for_others() {
         outcome: nsm::Outcome::Fail,
         state: 3,
     };
-    assert_eq!(nsm::Monitored::from_bytes(&reply), Ok(monitored));
+    assert_eq!(nsm::Monitored::from_bytes(reply), Ok(monitored));
     let id = nsm::MonitorId {
         host: name,
         caller: nsm::Caller {
@@ -450,7 +450,7 @@ fn the_status_monitor_monitors_nobody_for_others() {
         private: [0; 16],
     };
     let reply = call(nsm::Procedure::Monitor, &monitor.to_bytes()).expect("served");
-    assert_eq!(nsm::Monitored::from_bytes(&reply), Ok(monitored));
+    assert_eq!(nsm::Monitored::from_bytes(reply), Ok(monitored));
     let reply = call(nsm::Procedure::Unmonitor, &id.to_bytes()).expect("served");
     assert_eq!(reply, [0, 0, 0, 3]);
     let reply = call(nsm::Procedure::UnmonitorAll, &id.caller.to_bytes()).expect("served");

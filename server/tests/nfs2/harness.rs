@@ -11,7 +11,6 @@ use odafs_common::wire::nfs2::{
 use odafs_common::wire::rpc::Auth;
 use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::Calls as _;
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
 use odafs_server::export::{Export, ExportConfig};
