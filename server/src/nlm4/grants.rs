@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_passed_over_for_want_of_room_has_its_turn_later() {
+    fn an_owner_without_room_has_its_turn_later() {
         let mut hosts = hosts();
         let (one, two) = (who("10.1.0.1"), who("10.1.0.2"));
         let whole = asked(FILE, Span::ALL, true);
