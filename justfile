@@ -35,6 +35,10 @@ check:
 ci *STAGES:
     .ci/run {{STAGES}}
 
+# Count the lines without tests, by room and by part
+lines:
+    .ci/lines
+
 # Run the simulator for so long
 simulate SECONDS="120":
     ODAFS_SECONDS={{SECONDS}} .ci/run simulation

@@ -54,10 +54,9 @@ impl<'f> BatchRead<'f> for FileRequest<'f> {
 }
 
 impl Client {
-    /// Makes many reads of any of this client's files, all in flight together: the direct reads of all files on one
-    /// connection, and the calls for all files behind one another on one. Afterwards `bytes` of each request says how
-    /// many bytes it got. Once the client has references of the pages and takes them from shared memory, this allocates
-    /// nothing.
+    /// Makes many reads of any of this client's files, all in flight together. All direct reads go over one connection, and all
+    /// calls over another, one behind the other. Afterwards `bytes` of each request says how many bytes it got. Once the client
+    /// has references to the pages and takes them from shared memory, this allocates nothing.
     ///
     /// Requests of one file should follow one another. The client chooses a route for each such row of requests.
     ///

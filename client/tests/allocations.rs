@@ -5,52 +5,21 @@ use odafs_server::{
     config::{Direct, ServerConfig},
     server::Server,
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    fs,
-};
+use std::{cell::Cell, fs};
 
-/// The system's allocator, and how often this thread asked it.
-struct Counted;
+#[path = "../../server/tests/common/allocator.rs"]
+mod allocator;
 
 thread_local! {
+    /// How often this thread asked for memory.
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-fn note() {
+#[global_allocator]
+static ALLOCATOR: allocator::Told = allocator::Told(|_| {
     // A thread that ends has no counter any more.
     let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
-}
-
-// SAFETY: every call goes on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(at, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTED: Counted = Counted;
+});
 
 /// How often `work` asked for memory on this thread.
 fn allocations(work: impl FnOnce()) -> u64 {

@@ -3,7 +3,6 @@
 #![cfg(not(shuttle))]
 #![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout as MemoryLayout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -25,46 +24,19 @@ use odafs_server::nfs4::{Config, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store as _};
 
-/// The system's allocator, and how often this thread asked it.
-struct Counted;
+#[path = "common/allocator.rs"]
+mod allocator;
 
 thread_local! {
+    /// How often this thread asked for memory.
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-fn note() {
+#[global_allocator]
+static ALLOCATOR: allocator::Told = allocator::Told(|_| {
     // A thread that ends has no counter any more.
     let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
-}
-
-// SAFETY: every call goes on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: MemoryLayout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: MemoryLayout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: MemoryLayout, size: usize) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(at, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: MemoryLayout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTED: Counted = Counted;
+});
 
 const BYTES: u32 = 4096;
 

@@ -4,7 +4,6 @@
 #![cfg(not(shuttle))]
 #![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -19,11 +18,11 @@ use odafs_server::server::Server;
 
 use common::Client;
 
+#[path = "common/allocator.rs"]
+mod allocator;
 mod common;
 
-/// The system's allocator, and the most that the server's threads asked of it at once.
-struct Watched;
-
+/// The most bytes for which a thread of the server's asked at once.
 static LONGEST: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -31,40 +30,12 @@ thread_local! {
     static CLIENT: Cell<bool> = const { Cell::new(false) };
 }
 
-fn note(bytes: usize) {
+#[global_allocator]
+static ALLOCATOR: allocator::Told = allocator::Told(|bytes| {
     if !CLIENT.get() {
         LONGEST.fetch_max(bytes, Ordering::Relaxed);
     }
-}
-
-// SAFETY: every call goes on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(at, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
+});
 
 const BYTES: usize = 1 << 20;
 /// Writes over both fabrics, to pages in memory and not, whole and in part.

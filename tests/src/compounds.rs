@@ -34,19 +34,19 @@ const CLIENTS_MAX: usize = 6;
 const CONNECTIONS: u64 = 4;
 const SLOTS: u32 = 4;
 const LEARNED_MAX: usize = 24;
-/// One call in so many is another user's.
+/// One call in this many is another user's.
 const USERS: u32 = 16;
 const REPLY_BYTES_MAX: u32 = 64 << 10;
 const STORE_BYTES: u64 = 1 << 20;
-/// Copies of more bytes go on after their reply.
+/// The most bytes of a copy that ends before its reply.
 const COPY_BYTES: u64 = 4096;
-/// Longer than anything is kept for a client that is silent.
+/// A time after which the server keeps nothing of a silent client.
 const SILENCE: Nanos = Nanos::from_secs(48 * 3600);
 
-/// Sends the compounds that `bytes` say.
+/// Sends the compounds that `bytes` encode.
 ///
 /// # Panics
-/// When the server does not keep its word.
+/// The server breaks one of the rules above.
 pub fn run(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut world = World::new();
@@ -59,7 +59,7 @@ pub fn run(bytes: &[u8]) {
     world.keeps_nothing_for_the_silent();
 }
 
-/// What came back from the server, to be sent again.
+/// Values from the server's replies, for later compounds.
 #[derive(Default)]
 struct Learned {
     handles: VecDeque<Vec<u8>>,
@@ -71,7 +71,7 @@ struct Learned {
     attributes: Vec<Vec<u8>>,
 }
 
-/// Keeps the latest.
+/// Keeps the latest values.
 fn learn<T: PartialEq>(known: &mut VecDeque<T>, value: T) {
     if known.contains(&value) {
         return;
@@ -196,7 +196,7 @@ impl World {
         };
         let arena = Arc::new(Arena::create(&arena).expect("memory"));
         let behind = Arc::clone(&store) as Arc<dyn Store>;
-        // Nobody reads directly.
+        // No client reads directly.
         let shown = ExportConfig {
             nic: NicConfig {
                 tpt_entries: 64,
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// A client that does what it takes to be served.
+    /// A client that does all that the protocol asks for before a call.
     fn introduce(&mut self, choices: &mut Choices<'_>) {
         self.names += 1;
         let client = Client {
@@ -301,7 +301,7 @@ impl World {
         Some(client)
     }
 
-    /// The operations that need no session, with what was learned and with what was not.
+    /// The operations that need no session, with values from replies and with invented ones.
     fn introduce_without_session(&mut self, choices: &mut Choices<'_>) {
         let client = Client {
             minor: u32::from(choices.byte() % 4),
@@ -415,7 +415,7 @@ impl World {
         self.send(client, compound(client.minor, operations))
     }
 
-    /// The results of a call, which can be read. None, if there are none.
+    /// The results of a call, which must be readable. `None` if there are none.
     fn serve(&mut self, connection: usize, message: &[u8]) -> Option<Vec<u8>> {
         self.count(message);
         let caller = &self.callers[connection].0;
@@ -473,7 +473,7 @@ impl World {
         value.unwrap_or_else(|| panic!("no figure {name}"))
     }
 
-    /// No more is kept than was asked for, and than one client may have.
+    /// Checks that the server keeps no more than was asked for, and no more than one client may have.
     fn is_bounded(&self) {
         assert!(self.figure("odafs_nfs4_clients") <= self.asked[0]);
         assert!(self.figure("odafs_nfs4_sessions") <= self.asked[1]);

@@ -1,11 +1,11 @@
 //! What clients of NFS version 4 hold, as far as they can be sure of it: a plain model beside a server that must never give
 //! two of them what excludes each other.
 //!
-//! A client is sure of what it holds from the reply that gave it, to the time up to which the server must have kept it: it
-//! sent what gives it back, its lease was over, the server died. How long that is a client often learns later. So what is
-//! past stays here, and every longer span is compared with all others.
+//! A client is sure of what it holds from the reply that gave it to the time up to which the server must have kept it. That
+//! time ends when the client sends the call that gives it back, when its lease is over, or when the server dies. A client often
+//! learns the end only later. So the model keeps past spans, and compares each span that grows with all others.
 
-/// Who holds something.
+/// A client, or one of its owners, that holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The client.
@@ -17,23 +17,23 @@ pub struct Holder {
 /// What is held of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// An open, with bits for reading (1) and writing (2): what it is for, and what others are denied.
+    /// An open. Its bits stand for reading (1) and writing (2).
     Open {
-        /// What it is for.
+        /// The access that it gives.
         access: u32,
-        /// What others are denied.
+        /// The access that it denies to others.
         deny: u32,
     },
     /// A lock of one unit of the file.
     Unit {
-        /// Which unit.
+        /// The number of the unit.
         unit: u8,
-        /// It excludes all others.
+        /// Whether it excludes all others.
         write: bool,
     },
     /// A delegation.
     Delegation {
-        /// For writing too.
+        /// Whether it is for writing too.
         write: bool,
     },
 }
@@ -49,7 +49,7 @@ impl What {
         }
     }
 
-    /// Whether two that different clients hold exclude each other.
+    /// Whether two clients cannot hold these two at once.
     fn excludes(&self, other: &What) -> bool {
         match (*self, *other) {
             (What::Open { access, deny }, What::Open { access: a, deny: d }) => {
@@ -59,7 +59,8 @@ impl What {
                 unit == u && (write || w)
             }
             (What::Delegation { write }, What::Delegation { write: w }) => write || w,
-            // Who reads under a delegation does not tell, so nobody may change the file, or deny reading it.
+            // A client that reads under a delegation does not tell the server. So nobody may change the file, or deny reading
+            // it.
             (What::Delegation { write }, What::Open { access, deny })
             | (What::Open { access, deny }, What::Delegation { write }) => {
                 write || access & 2 != 0 || deny & 1 != 0
@@ -69,19 +70,19 @@ impl What {
     }
 }
 
-/// Something that somebody holds, or held.
+/// Something that a holder has, or had.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     by: Holder,
     file: u8,
     what: What,
-    /// Held for sure from here,
+    /// The holder surely has it from here,
     since: u64,
     /// to here.
     until: u64,
-    /// It is given back, lost or replaced.
+    /// Whether it is given back, lost or replaced.
     over: bool,
-    /// It was held when the server died last.
+    /// Whether it was held when the server died last.
     kept: bool,
     /// Whether the server still knows of it has to be seen.
     doubted: bool,
@@ -98,15 +99,15 @@ impl Holding {
     }
 }
 
-/// All of it. Times are any that only grow.
+/// All that clients hold and held. Times are numbers that only grow.
 #[derive(Debug, Default)]
 pub struct Holdings(Vec<Holding>);
 
 impl Holdings {
-    /// `by` was told at `now` that it holds this, in place of the same in another mode; for sure up to `until`.
+    /// Notes that `by` got this at `now`, in place of the same in another mode. It surely has it up to `until`.
     ///
     /// # Errors
-    /// Someone else has what this excludes.
+    /// Another holder has what this excludes.
     pub fn given(
         &mut self,
         by: Holder,
@@ -129,10 +130,10 @@ impl Holdings {
         self.check()
     }
 
-    /// As [`Holdings::given`], of what `by` had before the server died, without a pause.
+    /// As [`Holdings::given`], for what `by` reclaims. It then had it without a pause.
     ///
     /// # Errors
-    /// As above; or someone else has had meanwhile what this excludes.
+    /// As above, or another holder has had meanwhile what this excludes.
     pub fn reclaimed(
         &mut self,
         by: Holder,
@@ -150,7 +151,7 @@ impl Holdings {
                 until: now,
                 ..*mine
             };
-            // Who came later, and no more than that.
+            // Only what began later counts.
             let mut later = self.0.iter().filter(|other| other.since > mine.since);
             if let Some(other) = later.find(|other| meanwhile.clashes(other)) {
                 return Err(format!("{mine:?} was reclaimed at {now}, beside {other:?}"));
@@ -159,10 +160,10 @@ impl Holdings {
         self.given(by, file, what, now, until)
     }
 
-    /// The server has shown that it kept what a client holds: opens and locks up to one time, delegations to another.
+    /// Notes that the server has kept what a client holds: opens and locks up to one time, delegations up to another.
     ///
     /// # Errors
-    /// Someone else has had what this excludes.
+    /// Another holder has had what this excludes.
     pub fn kept(&mut self, client: u32, states: u64, delegations: u64) -> Result<(), String> {
         for holding in &mut self.0 {
             if holding.by.client == client && !holding.over && !holding.doubted {
@@ -176,19 +177,19 @@ impl Holdings {
         self.check()
     }
 
-    /// `by` is about to give this back at `now`, or has lost it: in whatever mode.
+    /// Notes that `by` gives this back at `now`, or has lost it, in every mode.
     pub fn ended(&mut self, by: Holder, file: u8, what: What, now: u64) {
         self.end(now, |held| {
             held.by == by && held.file == file && held.what.is_same(&what)
         });
     }
 
-    /// A client gives up all that it has, or has lost it.
+    /// Notes that a client gives up or has lost all that it has.
     pub fn gone(&mut self, client: u32, now: u64) {
         self.end(now, |held| held.by.client == client);
     }
 
-    /// The server dies at `now`. What is held may be reclaimed; until then nobody is sure of it.
+    /// Notes that the server dies at `now`. Holders may reclaim what they have, and are sure of nothing until then.
     pub fn died(&mut self, now: u64) {
         for holding in &mut self.0 {
             holding.kept = !holding.over && holding.until >= now;
@@ -197,7 +198,7 @@ impl Holdings {
         }
     }
 
-    /// The server does not know a client any more. What the client held it may reclaim, or not.
+    /// Notes that the server no longer knows a client. The client may be able to reclaim what it held, or not.
     pub fn doubted(&mut self, client: u32) {
         for holding in self.0.iter_mut().filter(|held| held.by.client == client) {
             holding.doubted = true;
@@ -211,7 +212,7 @@ impl Holdings {
         held.any(|held| held.kept && !held.over)
     }
 
-    /// Whether someone else has had for sure, from `from` to `to`, what this excludes.
+    /// Whether another holder surely had what this excludes at any time from `from` to `to`.
     pub fn excluded(&self, by: Holder, file: u8, what: What, from: u64, to: u64) -> bool {
         let asked = |since, until| Holding {
             by,
@@ -315,7 +316,7 @@ mod tests {
         all.given(B, 0, WRITER, 4, 9).unwrap();
         all.given(A, 1, unit(true), 5, 9).unwrap();
         all.given(B, 1, unit(true), 10, 12).unwrap();
-        // Another mode takes the place of the first.
+        // Another mode replaces the first.
         all.ended(B, 1, unit(true), 11);
         all.given(B, 1, unit(false), 12, 15).unwrap();
         all.given(A, 1, unit(false), 13, 15).unwrap();

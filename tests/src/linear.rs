@@ -4,8 +4,8 @@
 //! (Herlihy and Wing 1990). The search is Wing and Gong's with Lowe's memory of states already
 //! tried. Beyond a plain register it knows what a file server may do to a page:
 //!
-//! - an operation without a reply may have taken effect, or not, or do so much later;
-//! - an unstable write may be lost in a crash, a stable or committed one may not (RFC 1813, 4.8), once that was answered;
+//! - an operation without a reply may have taken effect, or not, or may take effect much later;
+//! - a crash may lose an unstable write, but no write that a reply called stable or committed (RFC 1813, 4.8);
 //! - a write whose interval holds a crash may have been sent twice, since the duplicate request
 //!   cache does not outlive the server.
 
@@ -21,7 +21,7 @@ pub enum Action {
         /// Acknowledged as stable (`DATA_SYNC` or `FILE_SYNC`).
         stable: bool,
     },
-    /// Something that has ended may have written `value` once more, or not, with no promise that it is stable.
+    /// A repetition of an ended write may have written `value` once more, or not. Nothing promises that this is stable.
     Again {
         /// Identity of what was written.
         value: u64,
@@ -31,20 +31,20 @@ pub enum Action {
         /// Identity of what was read.
         value: u64,
     },
-    /// COMMIT: what was written before is stable from now on.
+    /// COMMIT: earlier writes are stable from now on.
     Commit,
-    /// The server died: what was not stable may be gone.
+    /// The server died. Writes that were not stable may be lost.
     Crash,
 }
 
 /// One operation of a history. Times are any counter that only grows.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Before this it cannot have taken effect.
+    /// The operation cannot have taken effect before this.
     pub invoked: u64,
-    /// After this it must have; `None`: no reply ever came.
+    /// The operation must have taken effect by this. `None` if no reply ever came.
     pub returned: Option<u64>,
-    /// What it does.
+    /// The effect.
     pub action: Action,
 }
 
@@ -55,7 +55,7 @@ pub struct Violation {
     pub history: String,
 }
 
-/// Operations of one history at the most: the search keeps a set of them in a `u128`.
+/// The most operations of one history, because the search keeps a set of them in a `u128`.
 pub const OPERATIONS_MAX: usize = 128;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -162,7 +162,7 @@ fn apply(state: &State, index: usize, operation: &Operation) -> Vec<State> {
             ]
         }
         Action::Write { value, stable } => {
-            // Others may have seen what was to be made stable when the server died over it.
+            // Others may have seen the data of a COMMIT during which the server died.
             let mut survivors = match stable && operation.returned.is_some() {
                 true => BTreeSet::new(),
                 false => state.survivors.clone(),

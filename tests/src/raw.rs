@@ -38,7 +38,7 @@ impl RawRpc {
         self.stream.write_all(bytes)
     }
 
-    /// Sends one call; returns its xid.
+    /// Sends one call, and returns its xid.
     ///
     /// # Errors
     /// The server has closed the connection.

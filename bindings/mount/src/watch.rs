@@ -1,9 +1,9 @@
-//! Changes that others make to files that are open here and of which the kernel keeps pages.
+//! Drops pages from the kernel when others have changed a file that is open here.
 //!
-//! The kernel looks at a file's length and times now and then when a program reads, but never when a program touches a
-//! mapping. So a thread looks at each such file once in [`LOOK_EVERY`]. If others have changed it, the kernel is told to
-//! drop its pages. Over shared memory such a look is a load of the file's change counter; elsewhere it is a direct read
-//! of the counter, or GETATTR.
+//! The kernel looks at a file's length and times now and then when a program reads, but never when a program touches a mapping.
+//! So a thread looks at each such file once in [`LOOK_EVERY`]. If others have changed it, the thread tells the kernel to drop
+//! its pages. Over shared memory such a look is a load of the file's change counter; elsewhere it is a direct read of the
+//! counter, or GETATTR.
 //!
 //! The thread holds no lock while it asks the server or tells the kernel. The kernel lets it wait for pages that are being
 //! read or written back, until the threads that answer the kernel are done with them. These never wait for this thread.
@@ -41,13 +41,13 @@ struct State {
 }
 
 impl Alarm {
-    /// The kernel gets its first page of a file.
+    /// Notes that the kernel gets its first page of a file.
     pub fn pages_come(&self) {
         locked(&self.state).pages = true;
         self.rings.notify_one();
     }
 
-    /// The mount has ended.
+    /// Ends the thread, after the mount has ended.
     pub fn end(&self) {
         locked(&self.state).ended = true;
         self.rings.notify_one();

@@ -1,4 +1,4 @@
-//! Between the types of the wire and the server's own. What has 64 bits here has 32 there.
+//! Conversions between the types of the wire and the server's own. Numbers of 64 bits here have 32 bits there.
 
 use odafs_common::wire::nfs2 as wire;
 use wire::mode;
@@ -10,10 +10,10 @@ use crate::vfs::{Attributes, Device, FileType, SetAttributes, SetTime, Status, T
 pub(super) const SIZE_MAX: u64 = i32::MAX as u64;
 /// The unit of [`wire::Attributes::blocks`].
 const BLOCK_UNIT: u64 = 512;
-/// What a client better reads and writes at once.
+/// The number of bytes that a client should read and write at once.
 const BLOCK_BYTES: u32 = 4096;
 
-/// The RFC has few statuses: what none of them says is a failed operation.
+/// The RFC has few statuses. An error without one becomes IO.
 impl From<Status> for Failed {
     fn from(status: Status) -> Self {
         use wire::Status as S;
@@ -82,7 +82,7 @@ pub(super) fn device(number: u32) -> Device {
     }
 }
 
-/// The nearest time that can be told: 1970 to 2106.
+/// The nearest time that 32 bits can express: 1970 to 2106.
 fn time(time: Time) -> wire::Time {
     match u32::try_from(time.seconds) {
         Ok(seconds) => wire::Time {
@@ -96,7 +96,7 @@ fn time(time: Time) -> wire::Time {
     }
 }
 
-/// A size beyond `SIZE_MAX` is told as that.
+/// A size beyond `SIZE_MAX` becomes `SIZE_MAX`.
 impl From<Attributes> for wire::Attributes {
     fn from(all: Attributes) -> Self {
         let (kind, bits) = kind(all.kind);
@@ -135,7 +135,7 @@ fn set_time(time: wire::SetTime) -> Result<SetTime, wire::Status> {
     })
 }
 
-/// FBIG for a size beyond [`SIZE_MAX`], IO for a time that there is not.
+/// Fails with FBIG for a size beyond [`SIZE_MAX`], and with IO for an impossible time.
 pub(super) fn set_attributes(new: &wire::SetAttributes) -> Result<SetAttributes, wire::Status> {
     let size = new.size.map(u64::from);
     if size.is_some_and(|size| size > SIZE_MAX) {

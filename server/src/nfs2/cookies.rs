@@ -6,13 +6,12 @@
 //! | the last 2^29 below 2^63 | the last 2^29 below 2^31 |
 //! | those between | 2^29 + the cookie / 2^33: one for a whole *group* |
 //!
-//! Nothing is remembered. Where cookies count (most file systems, and our own stores) each stays what it is. Where they
-//! are hashes (ext4, in their upper half), names whose hashes begin alike are in one group. A reply never ends within a
-//! group, and the next one passes over what is left of it: each name is listed, and once. As on Linux' server, whose
-//! cookies for this version are the same part of the hash. A cookie has no bit 31, for clients that take it for a number
-//! with a sign.
+//! The server remembers no cookies. Where a store's cookies are small numbers (most file systems, and our own stores), each
+//! stays as it is. Where they are hashes (ext4, in their upper half), names whose hashes begin alike are in one group. A reply
+//! never ends within a group, and the next one skips the rest of it. So each name is listed once. Linux' server takes the same
+//! part of the hash for this version. A cookie has no bit 31, because some clients take it for a number with a sign.
 
-/// So many cookies at either end stay what they are.
+/// The number of cookies at either end that stay as they are.
 const EXACT: u64 = 1 << 29;
 /// Where those at the upper end begin.
 const UPPER: u64 = (1 << 63) - EXACT;
@@ -31,7 +30,8 @@ pub(super) fn short(cookie: u64) -> u32 {
     }
 }
 
-/// Where a store has to go on for a client's cookie: at that cookie, or right before its group. `None`: that is none of ours.
+/// The store's cookie from which to go on for a client's cookie: the same, or the one before its group. `None` if the server
+/// gave no such cookie.
 pub(super) fn start(short: u32) -> Option<u64> {
     match short {
         lower if lower < GROUPS => Some(lower.into()),

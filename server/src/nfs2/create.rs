@@ -1,5 +1,5 @@
-//! CREATE (RFC 1094, section 2.2.10). It has no form that refuses what is there, and no MKNOD stands beside it: the type of
-//! a special file is in its mode, and the number of a device in its size, as with other servers.
+//! CREATE (RFC 1094, section 2.2.10). No form of it refuses an existing file. The version has no MKNOD either: as with other
+//! servers, the mode has the type of a special file, and the size has the number of a device.
 
 use odafs_common::wire::nfs2::{CreateArgs, SetAttributes, Status, mode};
 
@@ -25,7 +25,7 @@ pub(super) fn create(context: &Context<'_>, arguments: CreateArgs<'_>) -> Done<O
             let how = CreateHow::Unchecked(&new);
             let created = namespace::create(export, who, directory, name, how);
             let made = created.map(|created| (created.object, created.attributes));
-            // A client that is to write to what is there asks so whether it may; it opens special files itself.
+            // A client asks by CREATE whether it may write to an existing file. It opens special files itself.
             let taken: &[FileType] = match kind {
                 0 => &SPECIAL,
                 _ => &[],
@@ -65,7 +65,7 @@ fn special(kind: u32, size: Option<u32>) -> Done<Option<(Special, &'static [File
     Ok(Some(match kind {
         0 | mode::REGULAR => return Ok(None),
         mode::PIPE => (Special::Fifo, &[FileType::Fifo]),
-        // Systems whose protocol knew no pipes have told them so.
+        // Systems without pipes in their protocol send them so.
         mode::CHARACTER if size.is_none() => (Special::Fifo, &[FileType::Fifo]),
         mode::SOCKET => (Special::Socket, &[FileType::Socket]),
         mode::CHARACTER => {
@@ -82,7 +82,7 @@ fn special(kind: u32, size: Option<u32>) -> Done<Option<(Special, &'static [File
     }))
 }
 
-/// What has the name already, if it is of such a type and the caller may write to it.
+/// The object that has the name already, if it is of such a type and the caller may write to it.
 fn there(
     context: &Context<'_>,
     directory: ObjectId,

@@ -1,7 +1,7 @@
 //! NFS version 2 (RFC 1094): a file for each procedure.
 //!
-//! Each is a step: it decodes its arguments, and gives its result or says why there is none. A refusal is the status alone,
-//! whatever the procedure. What would have to wait where [`Effort::ResidentOnly`] is all that it may do is `Failed::Later`.
+//! Each procedure decodes its arguments and returns its result, or the reason why it has none. A refusal is the status alone,
+//! in every procedure. A procedure that would have to wait, and may not ([`Effort::ResidentOnly`]), returns `Failed::Later`.
 
 mod about;
 mod convert;
@@ -57,18 +57,11 @@ impl Nfs2 {
         Self(export)
     }
 
-    /// The credential with which a call acts in the export of its first file handle, if that may be another than the
-    /// call's. The arguments of all procedures begin with a handle. One of an export that the caller may not reach is
-    /// refused where it is resolved.
-    fn acting(&self, call: &Call<'_>) -> Option<Credential> {
-        if !call.rights.are_by_export() {
-            return None;
-        }
-        let handle = FileHandle::decode(&mut call.arguments.clone()).ok()?;
+    /// The tag of the export of a call's first file handle, with which the arguments of all procedures begin.
+    fn tag(&self, mut arguments: Reader<'_>) -> Option<u16> {
+        let handle = FileHandle::decode(&mut arguments).ok()?;
         let handle = self.0.handle_of_short(handle.0).ok()?;
-        let tag = self.0.tag_of_handle(&handle);
-        let who = call.rights.credential(tag, &call.who).ok()?;
-        Some(who.into_owned())
+        Some(self.0.tag_of_handle(&handle))
     }
 }
 
@@ -90,10 +83,10 @@ struct Context<'a> {
 /// Why a procedure has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
-    /// The client is told this.
+    /// The status for the client.
     Status(Status),
-    /// It would have to wait, or to wait longer. No status says so: a call that may wait gets no reply, and its client asks
-    /// again.
+    /// The procedure would have to wait, or to wait longer. No status says so. A call that was allowed to wait gets no reply,
+    /// and its client asks again.
     Later,
 }
 
@@ -187,7 +180,10 @@ impl Program for Nfs2 {
         let Some(procedure) = Procedure::from_code(call.procedure) else {
             return Answer::NoProcedure;
         };
-        let who = self.acting(&call).unwrap_or(call.who);
+        let acting = call
+            .rights
+            .acting(&call.who, || self.tag(call.arguments.clone()));
+        let who = acting.unwrap_or(call.who);
         let context = Context {
             export: &self.0,
             who,
@@ -218,7 +214,7 @@ impl Program for Nfs2 {
             Procedure::SetAttributes => step!(setattr::setattr),
             Procedure::Lookup => step!(lookup::lookup),
             Procedure::ReadLink => step!(readlink::readlink),
-            // It writes its result in place.
+            // READ writes its result in place.
             Procedure::Read => match Decode::decode(&mut arguments) {
                 Ok(arguments) => read::read(&context, arguments, results)
                     .unwrap_or_else(|failed| reply(Done::<()>::Err(failed), results)),
@@ -250,7 +246,7 @@ fn reply(done: Done<impl Encode>, results: &mut Writer<'_>) -> Answer {
 }
 
 impl<'a> Context<'a> {
-    /// The procedure may wait from here on.
+    /// Goes on only if the procedure may wait.
     fn may_block(&self) -> Done<()> {
         match self.effort {
             Effort::ResidentOnly => Err(Failed::Later),

@@ -6,7 +6,7 @@ use odafs_common::wire::xdr::{Encode, Writer};
 use super::Context;
 use crate::vfs::{self, ObjectId, ShortHandle};
 
-/// An object as its client shall know it.
+/// An object as its client gets to know it.
 pub(super) struct Object {
     handle: ShortHandle,
     attributes: Attributes,

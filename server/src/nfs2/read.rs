@@ -1,5 +1,5 @@
-//! READ (RFC 1094, section 2.2.7). What is resident is copied straight from the page cache into the reply, on the thread
-//! that received the call; or goes to the caller's placement from where it lies, uncopied.
+//! READ (RFC 1094, section 2.2.7). The thread that received the call copies resident pages straight from the page cache into
+//! the reply. If the caller has a placement, they go there uncopied.
 
 use odafs_common::wire::nfs2::{MAX_DATA, ReadArgs, ReadReply, Status};
 use odafs_common::wire::xdr::Writer;
@@ -21,7 +21,7 @@ pub(super) fn read(
     if size > SIZE_MAX {
         return Err(Status::FBig.into());
     }
-    // No room is made for what lies behind the end of the file.
+    // The reply reserves no room for bytes behind the end of the file.
     let behind = size.saturating_sub(arguments.offset.into());
     let room = (context.placement).map_or(context.room, |room| room.min(MAX_DATA));
     let count = arguments.count.min(room);

@@ -6,7 +6,7 @@ use odafs_common::wire::xdr::{Encode, Writer};
 use super::{Context, Done, convert, cookies};
 use crate::vfs::{DirEntry, Listing, ReaddirRange, namespace};
 
-/// How often the store is asked for more where a reply lacks some: the rest of a group may have filled what it gave.
+/// How often to ask the store for more if a reply lacks some, because the rest of a group may have filled what it returned.
 const ROUNDS: usize = 4;
 
 /// A part of a directory.
@@ -63,10 +63,10 @@ fn part(cookie: u32, room: usize, mut list: impl FnMut(u64, usize) -> Done<Listi
     let mut from = cookies::start(cookie).ok_or(Status::Io)?;
     let is_news = |entry: &DirEntry| {
         let passed = cookies::is_group(cookie) && cookies::short(entry.cookie) <= cookie;
-        // A longer name cannot be told, nor looked up.
+        // Clients can neither list nor look up a longer name.
         !passed && entry.name.len() <= MAX_NAME as usize
     };
-    // One more than fits: whether a group ends with the last is seen from the next.
+    // One more than fits, because only the next entry shows whether a group ends with the last.
     let most = room / Entry::bytes(1) + 1;
     let mut found = Part {
         entries: Vec::new(),
@@ -97,7 +97,7 @@ fn fitting(entries: &[DirEntry], room: usize) -> usize {
 }
 
 impl Part {
-    /// What fits, up to the end of a group. IO: not even one does.
+    /// The entries that fit, up to the end of a group. Fails with IO if not even one does.
     fn cut(mut self, room: usize) -> Done<Self> {
         let fits = fitting(&self.entries, room);
         if fits == self.entries.len() && self.eof && room >= ReadDirOk::EMPTY_BYTES {

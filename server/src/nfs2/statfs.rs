@@ -11,12 +11,12 @@ pub(super) fn statfs(context: &Context<'_>, root: FileHandle<'_>) -> Done<StatFs
     Ok(told(&space(context.export, context.object(root)?)?))
 }
 
-/// The smallest block that is told, in bytes.
+/// The smallest block in a reply, in bytes.
 const BLOCK_BYTES: u32 = 4096;
-/// The most blocks: clients take the number for one with a sign.
+/// The most blocks, because clients take the number for one with a sign.
 const BLOCKS_MAX: u64 = i32::MAX as u64;
 
-/// In blocks of such a size that their numbers can be told.
+/// The space in blocks of such a size that 32 bits can count them.
 fn told(space: &Space) -> StatFsOk {
     let most = (space.total_bytes)
         .max(space.free_bytes)

@@ -1,4 +1,4 @@
-//! Changes by version 2 beside what was promised and told to clients of other versions.
+//! Changes by version 2 beside delegations and attributes of clients of other versions.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::vfs::read::Effort;
 use crate::vfs::testing::{World, owner};
 use crate::vfs::{ObjectId, ShortHandle};
 
-/// Gives everything back at once.
+/// Gives every promise back at once.
 #[derive(Default)]
 struct Keeper(Mutex<Vec<ObjectId>>);
 
@@ -34,7 +34,7 @@ impl Holders for Keeper {
     }
 }
 
-/// The results of a call by the owner; nothing: there is no reply.
+/// The results of a call by the owner. `None` if there is no reply.
 fn call(world: &World, procedure: Procedure, arguments: &[u8]) -> Option<Vec<u8>> {
     let caller = Caller {
         peer: Peer::Simulated(1),

@@ -16,7 +16,7 @@ pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>) -> Done<Att
     if end.max(file.attributes().size) > SIZE_MAX {
         return Err(Status::FBig.into());
     }
-    // The reply says no count: all of it is written, or the call fails.
+    // The reply has no count, so the call writes all of the data or fails.
     let mut done = 0;
     loop {
         let mut rest = Gather::new();

@@ -70,17 +70,10 @@ impl Nfs3 {
         !matches!(object, Ok(Ok(object)) if !self.0.wants_sync(object))
     }
 
-    /// The credential with which a call acts in the export of its first file handle, if that may be another than the
-    /// call's. The arguments of all procedures begin with a handle. One of an export that the caller may not reach is
-    /// refused where it is resolved.
-    fn acting(&self, call: &Call<'_>) -> Option<Credential> {
-        if !call.rights.are_by_export() {
-            return None;
-        }
-        let handle = FileHandle::decode(&mut call.arguments.clone()).ok()?;
-        let tag = self.0.tag_of_handle(handle.0);
-        let who = call.rights.credential(tag, &call.who).ok()?;
-        Some(who.into_owned())
+    /// The tag of the export of a call's first file handle, with which the arguments of all procedures begin.
+    fn tag(&self, mut arguments: Reader<'_>) -> Option<u16> {
+        let handle = FileHandle::decode(&mut arguments).ok()?;
+        Some(self.0.tag_of_handle(handle.0))
     }
 }
 
@@ -187,7 +180,10 @@ impl Program for Nfs3 {
         let Some(procedure) = Procedure::from_code(call.procedure) else {
             return Answer::NoProcedure;
         };
-        let who = self.acting(&call).unwrap_or(call.who);
+        let acting = call
+            .rights
+            .acting(&call.who, || self.tag(call.arguments.clone()));
+        let who = acting.unwrap_or(call.who);
         let context = Context {
             export: &self.0,
             who,

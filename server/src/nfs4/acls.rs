@@ -316,8 +316,8 @@ fn list_of(entries: &[Entry], directory: bool) -> Result<Acl, Status> {
     Acl::new(list).map_err(|_| Status::Inval)
 }
 
-/// What entries allow whom a tag stands for, whoever that is: the first that concerns him decides about a bit, and one that
-/// perhaps does can only deny it.
+/// The permissions that the entries surely give to those for whom a tag stands. The first entry that concerns them decides
+/// about a bit. An entry that may concern them can only deny it.
 fn allowed(entries: &[Entry], tag: AclTag) -> Result<u32, Status> {
     let (mut allowed, mut denied) = (0, 0);
     for entry in entries {

@@ -99,13 +99,13 @@ mod tests {
         let mut acting = Acting::new(access.rights(&caller, &auth), &who);
         acting.go(1, &mut who);
         assert_eq!((who.uid, acting.uid()), (5, 5));
-        // What root may read in one export shall not be copied with the rights of another.
+        // No operation reads with the rights of one export and writes with those of another.
         assert_eq!(acting.check_same(2, &who), Err(Status::XDev));
         assert_eq!(acting.check_same(3, &who), Ok(()));
         acting.go(2, &mut who);
         assert_eq!(who.uid, 1000);
         assert_eq!(acting.check_same(1, &who), Err(Status::XDev));
-        // An export that is not there is none that may be reached.
+        // Nobody may reach an export that does not exist.
         acting.go(9, &mut who);
         assert_eq!(who.uid, NOBODY);
         assert_eq!(acting.check(9), Err(Status::Stale));

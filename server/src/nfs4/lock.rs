@@ -1,5 +1,5 @@
-//! LOCK, LOCKT and LOCKU (RFC 7530, sections 16.10 to 16.12; RFC 8881, sections 18.10 to 18.12). Locks are advisory, and
-//! nobody waits for one here: who is denied asks again.
+//! LOCK, LOCKT and LOCKU (RFC 7530, sections 16.10 to 16.12; RFC 8881, sections 18.10 to 18.12). Locks are advisory. The
+//! server lets no call wait for one: a client that is denied asks again.
 
 use odafs_common::wire::nfs4::{
     LockArgs, LockDenied, LockFailed, LockResult, LockTestArgs, LockTestResult, Locker, OpCode,

@@ -1,6 +1,6 @@
-//! Copies that go on after their COPY was answered (RFC 7862, sections 15.8 and 15.9): one thread makes them all, a piece of each
-//! in turn. [`super::state`] knows whose they are, and says before each piece whether it is still wanted and allowed; what became
-//! of a copy is told by CB_OFFLOAD.
+//! Copies that go on after their COPY was answered (RFC 7862, sections 15.8 and 15.9): one thread makes them all, a piece of
+//! each in turn. [`super::state`] knows whose they are, and says before each piece whether it is still wanted and allowed; what
+//! became of a copy is told by CB_OFFLOAD.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// There is something in the queue, or nothing more is to be done.
     work: Condvar,
-    /// A piece is done. Who waits for that has the state's lock.
+    /// A piece is done. Waiters hold the state's lock.
     done: Condvar,
 }
 

@@ -22,8 +22,8 @@ use crate::vfs::{Attributes, CreateHow, FileType, ObjectId, SetAttributes, acces
 /// The mode of a file that is made without one; it is no directory.
 const USUAL: (u32, bool) = (0o644, false);
 
-/// The attributes in which an exclusive creation keeps its verifier, as clients look for them: who is told of these sets the
-/// times anew (RFC 8881, section 18.16.3).
+/// The attributes in which an exclusive creation keeps its verifier. A client that gets these bits sets the times anew (RFC
+/// 8881, section 18.16.3).
 const KEEP_VERIFIER: Bitmap = Bitmap::of(&[
     Attribute::TimeAccess,
     Attribute::TimeAccessSet,
@@ -326,7 +326,7 @@ fn existing(c: &Compound<'_>, name: Name<'_>) -> Done<Found> {
     })
 }
 
-/// Whether the caller may have the access. Who may execute a file may read it, as clients do to run it.
+/// Whether the caller may have the access. A caller that may execute a file may read it, because clients read it to run it.
 fn check_access(c: &Compound<'_>, object: ObjectId, share: u32) -> Done<()> {
     let mut asked = 0;
     if share & share_access::READ != 0 {

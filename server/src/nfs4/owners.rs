@@ -54,7 +54,7 @@ pub struct OwnersConfig {
     pub names: bool,
     /// The domain of names; empty: [`DOMAIN`].
     pub domain: String,
-    /// Who knows names. Without it there are none.
+    /// Looks names up. Without it owners are numbers.
     pub directory: Option<Arc<dyn Directory>>,
 }
 
@@ -73,7 +73,7 @@ struct Tables {
     names: LruCache<(Kind, u32), Found<Arc<[u8]>>>,
 }
 
-/// An owner as it is told.
+/// An owner as a reply names it.
 #[derive(Clone, Debug)]
 pub(super) enum Text {
     Digits(Digits),

@@ -37,8 +37,8 @@ impl Messenger {
         records.apply(changes);
     }
 
-    /// Brings to stable storage which files are written under delegations, as far as that has changed. Nobody waits for this who gets
-    /// none.
+    /// Brings to stable storage which files are written under delegations, as far as that has changed. Nobody waits for this
+    /// who gets none.
     fn name_files(&self) {
         let mut named = self.named.lock();
         let files = self.state.lock().take_named();
@@ -53,9 +53,9 @@ impl Messenger {
         self.settle();
     }
 
-    /// Tells `vfs` which files are delegated no more, `also` perhaps, and whether files may be changed after a restart. Before that
-    /// stable storage says that nobody may reclaim what was taken from him: else a change that begins now would be missed by
-    /// who reclaims after a restart. May block.
+    /// Tells `vfs` which files are delegated no more, `also` perhaps, and whether files may be changed after a restart. Before
+    /// that stable storage says that nobody may reclaim what was taken from him: else a change that begins now would be missed
+    /// by who reclaims after a restart. May block.
     pub fn end_promises(&self, also: Option<ObjectId>) {
         let promises = self.export.promises();
         let state = self.state.lock();
@@ -87,8 +87,8 @@ impl Messenger {
         }
     }
 
-    /// Brings to stable storage who may reclaim, as far as that has changed, and then tells `vfs`, clients and the lock manager of
-    /// version 3 what has become of state. May block.
+    /// Brings to stable storage who may reclaim, as far as that has changed, and then tells `vfs`, clients and the lock manager
+    /// of version 3 what has become of state. May block.
     pub fn settle(&self) {
         self.keep_records();
         self.end_promises(None);
@@ -189,8 +189,8 @@ pub(super) fn delegation<'a>(
     }
 }
 
-/// What pays for who opens a file so. Who writes without reading would have to read parts of pages under a delegation, and who
-/// reads alone has no use for one to write.
+/// The kind of delegation that saves work for a client that opens a file so. A client that only writes would have to read parts
+/// of pages under a delegation. A client that only reads has no use for a write delegation.
 fn kind(access: u32, wish: u32) -> Result<Delegated, WhyNone> {
     match (access, wish) {
         (share_access::READ, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
@@ -238,7 +238,7 @@ fn delegate<'a>(
         Delegated::Write => Delegation::Write(WriteDelegation {
             state,
             recall,
-            // No space is set aside: whoever closes a file shall hear that there is none.
+            // The server reserves no space, so the client must write before CLOSE to learn that there is none.
             space_limit: SpaceLimit::Size(0),
             permissions,
         }),

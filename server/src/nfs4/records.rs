@@ -1,7 +1,7 @@
-//! Who may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1): a file in the state directory with one
-//! line for each client that holds state, its identity in hexadecimal digits. A client whose delegations can be reclaimed too has
-//! a space and a `d` behind that. The files of write delegations are in a file of their own ([`Named`]), which alone those wait
-//! for that get such a delegation.
+//! The clients that may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1). A file in the state directory
+//! has one line for each client that holds state: its identity in hexadecimal digits. If the client may reclaim delegations
+//! too, a space and a `d` follow. Another file ([`Named`]) names the files of write delegations. Only a grant of such a
+//! delegation waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -84,7 +84,7 @@ impl Records {
         std::mem::take(&mut self.named)
     }
 
-    /// Who may reclaim; told once.
+    /// The clients that may reclaim. Only the first call returns them.
     pub(super) fn take_reclaiming(&mut self) -> Vec<Reclaiming> {
         std::mem::take(&mut self.reclaiming)
     }
@@ -123,7 +123,8 @@ impl Records {
     }
 }
 
-/// The files of which clients have write delegations, on stable storage: a line for each client, its identity and then each file as
+/// The files of which clients have write delegations, on stable storage: a line for each client, its identity and then each
+/// file as
 /// ` INODE:GENERATION`, all in hexadecimal digits.
 #[derive(Default)]
 pub(super) struct Named {

@@ -1,7 +1,7 @@
-//! Between lists of the wire and the server's own.
+//! Conversions between lists of the wire and the server's own.
 //!
-//! On the wire each list has a mask, which is that of the owning group where it is no list of its own; and the owner and the
-//! owning group have their ids.
+//! On the wire each list has a mask; without one, the server sends the permissions of the owning group. The entries of the
+//! owner and of the owning group have their ids.
 
 use odafs_common::wire::nfs3::Status;
 use odafs_common::wire::nfsacl3::{Acls, Entry, mask, tag};
@@ -40,8 +40,8 @@ pub(super) fn inherited(list: Option<&Acl>, of: &Attributes) -> Vec<Entry> {
     list.map_or_else(Vec::new, |list| entries(list, of, tag::DEFAULT))
 }
 
-/// The lists that a client sets. INVAL for what are none; a list of access without entries is none either: the mode that it
-/// would leave might grant more.
+/// The lists that a client sets. Fails with INVAL for what is no list, and for an access list without entries, because the mode
+/// alone might grant more.
 pub(super) fn lists(acls: &Acls) -> Result<NewAcls, Status> {
     let named = |bit| acls.mask & bit != 0;
     let whole = |bit, count, entries: &[Entry]| !named(bit) || count as usize == entries.len();

@@ -1,5 +1,5 @@
-//! Owners that wait for locks. Once nothing is in the way of one, the lock is taken for it, and its client is called
-//! (GRANTED). A client that cannot be reached, or that does not want the lock any more, has it not; it may ask again.
+//! Owners that wait for locks. When nothing is in the way of an owner any more, the server takes the lock for it and calls its
+//! client (GRANTED). A client that cannot be reached, or that no longer wants the lock, does not get it. It may ask again.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -25,23 +25,23 @@ pub(super) struct Waiter {
     length: u64,
 }
 
-/// A lock that was taken for an owner, which does not know yet.
+/// A lock that the server took for an owner, before the client knows of it.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub owner: u64,
     file: ObjectId,
     span: Span,
-    /// What it has if the client does not want this lock.
+    /// What the owner has if the client does not want this lock.
     before: Before,
 }
 
-/// A call to a client: it has a lock.
+/// A call that tells a client of its lock.
 #[derive(Debug)]
 pub(super) struct GrantCall {
-    /// For [`Hosts::heard`].
+    /// The number to give to [`Hosts::heard`].
     pub number: u64,
     pub address: IpAddr,
-    /// Of GRANTED.
+    /// The arguments of GRANTED.
     pub arguments: Vec<u8>,
 }
 
@@ -126,7 +126,7 @@ impl Hosts {
         gone
     }
 
-    /// The owner is not to be told of these any more.
+    /// Drops these grants, so that the owner does not hear of them.
     fn tell_no_more(&mut self, owner: u64, which: impl Fn(&Grant) -> bool) -> Vec<Grant> {
         let told = self.owners.get(&owner).map_or(&[][..], |known| &known.told);
         let chosen = told
@@ -137,14 +137,14 @@ impl Hosts {
         gone.flatten().collect()
     }
 
-    /// These owners are not to be told of anything any more.
+    /// Drops all grants of these owners.
     pub fn tell_none(&mut self, owners: &HashSet<u64>) {
         for owner in owners {
             self.tell_no_more(*owner, |_| true);
         }
     }
 
-    /// The grant is none any more.
+    /// Removes a grant.
     fn settled(&mut self, number: u64) -> Option<Grant> {
         let grant = self.grants.remove(&number)?;
         if let Some(known) = self.owners.get_mut(&grant.owner) {
@@ -157,15 +157,15 @@ impl Hosts {
         Some(grant)
     }
 
-    /// The owner has not what it was to be told of.
+    /// Takes back the lock of a grant.
     fn undo(&mut self, grant: &Grant) {
         let counted = self.locks.undo(grant.file, &grant.before);
         self.count_ranges(grant.owner, grant.file, counted);
         self.wake(grant.file);
     }
 
-    /// The owner has locked a span of its own accord, or given it back (`None`): it keeps that, whatever becomes of the locks
-    /// it is just being told of.
+    /// Notes that the owner has locked a span by itself, or given it back (`None`). It keeps that, whatever becomes of its
+    /// grants under way.
     pub fn changed_itself(&mut self, owner: u64, file: ObjectId, span: Span, lock: Option<bool>) {
         self.tell_no_more(owner, |grant| grant.file == file && span.covers(grant.span));
         let Some(known) = self.owners.get(&owner) else {
@@ -186,7 +186,7 @@ impl Hosts {
         self.count(host, |counts| &mut counts.ranges, more, fewer);
     }
 
-    /// The owner is just being told of a lock there: what it has depends on what it answers.
+    /// Whether a grant is under way there. What the owner has depends on its answer.
     fn is_being_told(&self, owner: &Owner, file: ObjectId, span: Span) -> bool {
         let mut told = owner.told.iter().filter_map(|n| self.grants.get(n));
         told.any(|grant| grant.file == file && grant.span.overlaps(span))
@@ -200,12 +200,12 @@ impl Hosts {
         }
     }
 
-    /// Something was given back: takes for those who wait what is free.
+    /// Takes what is free for the waiters, after something was given back.
     pub fn wake(&mut self, file: ObjectId) {
         let Some(waiters) = self.waiters.remove(&file) else {
             return;
         };
-        // First: of what is given back after a waiter was denied there must be news.
+        // Before it tries, so that it hears of what is given back after a waiter was denied.
         self.locks.watch(file, Side::Nlm);
         let mut waiting = Vec::new();
         for waiter in waiters {
@@ -274,9 +274,10 @@ impl Hosts {
         self.grants.insert(number, grant);
     }
 
-    /// What became of a [`GrantCall`].
+    /// Takes the outcome of a [`GrantCall`].
     ///
-    /// A client that may have heard has the lock: it must not be given to two. If it does not want it, it gives it back.
+    /// A client that may have heard of the lock has it, because no lock may go to two. If the client does not want it, it gives
+    /// it back.
     pub fn heard(&mut self, number: u64, heard: &Heard) {
         let Some(grant) = self.settled(number) else {
             return;
@@ -292,7 +293,7 @@ impl Hosts {
         if refused {
             self.undo(&grant);
         } else {
-            // Who may not have heard keeps the stronger lock.
+            // A client that may not have heard of the grant keeps the stronger lock.
             let accepted = answer.and_then(|_| self.locks.accept(grant.file, &grant.before));
             if let Some(counted) = accepted {
                 self.count_ranges(grant.owner, grant.file, counted);
@@ -302,14 +303,14 @@ impl Hosts {
         self.release_owner(grant.owner);
     }
 
-    /// Tries once more for those who were passed over since their host had no room. It may have by now.
+    /// Tries once more for the waiters whose hosts had no room. They may have some by now.
     pub fn wake_passed_over(&mut self) {
         for file in std::mem::take(&mut self.passed_over) {
             self.wake(file);
         }
     }
 
-    /// The locks that somebody waits for: of which file and what of it, and whether for writing.
+    /// The locks for which owners wait: file, span, and whether for writing.
     pub fn wanted(&self) -> Vec<(ObjectId, Span, bool)> {
         let waiting = self.waiters.iter().flat_map(|(file, waiters)| {
             let waiters = waiters.iter();
@@ -318,7 +319,7 @@ impl Hosts {
         waiting.collect()
     }
 
-    /// Another protocol gave locks back.
+    /// Handles the news that another protocol gave locks back.
     pub fn hear_of_locks(&mut self) {
         for file in self.locks.take_news(Side::Nlm) {
             self.wake(file);
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_passed_over_for_want_of_room_has_its_turn_later() {
+    fn an_owner_without_room_has_its_turn_later() {
         let mut hosts = hosts();
         let (one, two) = (who("10.1.0.1"), who("10.1.0.2"));
         let whole = asked(FILE, Span::ALL, true);

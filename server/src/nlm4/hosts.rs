@@ -1,8 +1,8 @@
-//! What the lock manager keeps about clients of NFS version 3: hosts, the owners of their locks, who waits, and shares. A core
-//! without IO: time comes in with each call, nothing waits, and one lock around all of it is for the caller.
+//! What the lock manager keeps about clients of NFS version 3: hosts, owners of locks, waiters and shares. This is a core
+//! without IO: time comes in with each call, nothing waits, and the caller puts one lock around all of it.
 //!
-//! There are no leases in this protocol. What a host has locked is its own until it gives it back, or says that it has
-//! started anew. So all of it is bounded, for each address and together.
+//! This protocol has no leases. A host keeps its locks until it gives them back, or says that it has started anew. So locks,
+//! waiters and shares are bounded, for each address and in all.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -17,21 +17,21 @@ use super::share::Share;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Counted, Held, Locks, Owner as Holder, Side, Span};
 
-/// How long a host is remembered that has nothing any more.
+/// How long the server remembers a host that holds nothing.
 const IDLE: Nanos = Nanos::from_secs(60);
 
-/// A host: where its calls come from, and what it calls itself. Several may share an address.
+/// A host: the address of its calls, and the name that it gives itself. Several hosts may share an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HostKey {
     pub address: String,
     pub name: Vec<u8>,
 }
 
-/// Who calls.
+/// A caller.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
     pub key: HostKey,
-    /// Where it can be called.
+    /// The address at which the server can call it.
     pub address: Option<IpAddr>,
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Host {
     pub address: Option<IpAddr>,
     owners: HashMap<OwnerKey, u64>,
     pub shares: usize,
-    /// How often it has started, as it last said.
+    /// The number of its start, as it last said.
     state: u32,
-    /// Stable storage says that it is to be told when this server starts anew.
+    /// Whether stable storage lists it among the hosts to tell when this server starts anew.
     recorded: bool,
     used: Nanos,
 }
@@ -59,11 +59,11 @@ pub(super) struct Host {
 pub(super) struct Owner {
     pub host: u32,
     pub key: OwnerKey,
-    /// How many ranges of which files it has locked.
+    /// The number of ranges that it has locked in each file.
     files: HashMap<ObjectId, usize>,
-    /// How many locks it waits for, or is being told of.
+    /// The number of locks for which it waits, or of which a call under way tells it.
     pub waits: usize,
-    /// The numbers of those that it is being told of. They do not overlap.
+    /// The numbers of its grants under way. Their spans do not overlap.
     pub told: Vec<u64>,
 }
 
@@ -78,10 +78,10 @@ pub(super) struct Asked<'a> {
     pub length: u64,
     pub span: Span,
     pub write: bool,
-    /// The client waits if it is denied.
+    /// Whether the client waits if the lock is denied.
     pub block: bool,
     pub reclaim: bool,
-    /// How often the client has started. `None`: it does not tell when it starts anew.
+    /// The number of the client's start. `None` if it does not tell when it starts anew.
     pub state: Option<u32>,
 }
 
@@ -93,14 +93,14 @@ pub(super) struct Conflict {
     pub owner: Option<(u32, Vec<u8>)>,
 }
 
-/// A host that is told when this server starts anew, or no more: for stable storage.
+/// A change of the list of hosts to tell when this server starts anew, for stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Keep(HostKey),
     Forget(HostKey),
 }
 
-/// All of it.
+/// All hosts, and what they hold.
 #[derive(Debug)]
 pub(super) struct Hosts {
     pub locks: Arc<Locks>,
@@ -109,11 +109,11 @@ pub(super) struct Hosts {
     addresses: HashMap<String, Counts>,
     total: Counts,
     pub owners: HashMap<u64, Owner>,
-    /// By file, those who came first before the others.
+    /// Waiters by file, in the order in which they came.
     pub waiters: HashMap<ObjectId, Vec<Waiter>>,
-    /// Files where somebody was not given what is free, for want of room.
+    /// Files in which a waiter did not get what is free, because its host had no room.
     pub passed_over: HashSet<ObjectId>,
-    /// By number: locks that somebody waited for and has now, which he is being told.
+    /// Grants under way, by number.
     pub grants: HashMap<u64, Grant>,
     /// What all may have in one file.
     pub of_file: FileLimits,
@@ -135,7 +135,7 @@ pub(super) fn holder(number: u64) -> Holder {
 }
 
 impl Hosts {
-    /// Nothing yet. The hosts of `reclaiming` may reclaim until then.
+    /// Empty. The hosts of `reclaiming` may reclaim until the end of the grace period.
     pub fn new(locks: Arc<Locks>, reclaiming: HashSet<HostKey>, until: Nanos) -> Self {
         if !reclaiming.is_empty() {
             locks.reclaims_until(Side::Nlm, until);
@@ -160,12 +160,13 @@ impl Hosts {
         }
     }
 
-    /// How much there is.
+    /// The counts of all that is kept.
     pub fn counts(&self) -> Counts {
         self.total
     }
 
-    /// Clients reclaim what they held before the server started anew: nobody may take anything else.
+    /// Whether clients may still reclaim what they held before the server started anew. Nobody may take anything else
+    /// meanwhile.
     pub fn in_grace(&self, now: Nanos) -> bool {
         self.locks.is_reclaiming(Side::Nlm, now) || self.locks.is_reclaiming(Side::Nfs4, now)
     }
@@ -197,9 +198,9 @@ impl Hosts {
         let Some(host) = self.owners.get(&owner).map(|owner| owner.host) else {
             return Status::Failed;
         };
-        // It asks again, so it does not wait to be told.
+        // The owner asks again, so it no longer waits for a grant.
         self.wait_no_more(owner, asked.file, asked.span, Some(asked.write));
-        // A lock may cut one in two.
+        // A lock may cut another in two.
         if !self.has_room_in(asked.file, host, 2) {
             return Status::DeniedNoLocks;
         }
@@ -285,17 +286,18 @@ impl Hosts {
         );
     }
 
-    /// The locks of a host are worth nothing any more: it has started anew, or says so (FREE_ALL).
+    /// Frees the locks of a host that has started anew, or says so (FREE_ALL).
     pub fn free_all(&mut self, key: &HostKey) {
         if let Some(host) = self.names.get(key).copied() {
             self.free(host);
         }
     }
 
-    /// A host at this address has started anew, and is in this state now. How many that were.
+    /// Frees the locks of the hosts at this address with this name, which have started anew and are in this state now. Returns
+    /// how many hosts those were.
     pub fn started_anew(&mut self, address: &str, name: &[u8], state: u32) -> usize {
         let hosts = self.hosts.iter().filter(|(_, host)| {
-            // Who has locked since is not to lose that.
+            // A host that has locked something since its start keeps it.
             host.key.address == address && is_name_of(&host.key.name, name) && host.state != state
         });
         let hosts = Vec::from_iter(hosts.map(|(number, _)| *number));
@@ -337,7 +339,7 @@ impl Hosts {
         self.remove_host(number);
     }
 
-    /// The host of a caller, which is made if it is not there.
+    /// The host of a caller. Makes it if it is unknown.
     pub fn host(&mut self, now: Nanos, who: &Who) -> Result<u32, Status> {
         if let Some(number) = self.names.get(&who.key) {
             if let Some(host) = self.hosts.get_mut(number) {
@@ -418,7 +420,7 @@ impl Hosts {
         }
     }
 
-    /// From now on the host is told when this server starts anew, if it has told how often it has started itself.
+    /// Lists the host among those to tell when this server starts anew, if it has said the number of its own start.
     fn record_state(&mut self, now: Nanos, number: u32, state: Option<u32>) {
         let (Some(host), Some(state)) = (self.hosts.get_mut(&number), state) else {
             return;
@@ -428,7 +430,7 @@ impl Hosts {
         self.record(number);
     }
 
-    /// From now on the host is told when this server starts anew.
+    /// Lists the host among those to tell when this server starts anew.
     pub fn record(&mut self, number: u32) {
         let host = self.hosts.get_mut(&number);
         if let Some(host) = host.filter(|host| !host.recorded) {
@@ -437,7 +439,7 @@ impl Hosts {
         }
     }
 
-    /// Changes of who is to be told, since this was last asked. They go to stable storage before the reply.
+    /// Changes of the list of hosts to tell, since the last call of this. They go to stable storage before the reply.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
@@ -463,7 +465,7 @@ impl Hosts {
         }
     }
 
-    /// To be called every second or so: forgets hosts that have nothing, and those that have not reclaimed in time.
+    /// Forgets hosts that hold nothing, and those that have not reclaimed in time. The caller calls this about every second.
     pub fn tick(&mut self, now: Nanos) {
         if !self.reclaiming.is_empty() && !self.locks.is_reclaiming(Side::Nlm, now) {
             self.locks.has_reclaimed(Side::Nlm);
@@ -533,8 +535,7 @@ impl Hosts {
     }
 }
 
-/// Whether a status monitor that speaks of `told` means the host that calls itself `known`: one of them may have the domain
-/// and the other not.
+/// Whether a status monitor that names `told` means the host that calls itself `known`. Either name may lack the domain.
 fn is_name_of(known: &[u8], told: &[u8]) -> bool {
     let (short, long) = if known.len() < told.len() {
         (known, told)

@@ -31,7 +31,7 @@ pub(super) const OF_ALL: Limits = Limits {
     waiters: 1 << 14,
     shares: 1 << 16,
 };
-/// For each file: whoever asks walks along all of it. More than one address may have.
+/// For each file, because each call walks along all locks of its file. This is more than one address may have.
 pub(super) const OF_FILE: FileLimits = FileLimits {
     ranges: 1 << 15,
     waiters: 1 << 9,

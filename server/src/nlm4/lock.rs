@@ -11,7 +11,7 @@ use crate::rpc::Call;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Span;
 
-/// The bytes that a lock is asked for. Length 0 is everything from the first on.
+/// The bytes for which a client asks. Length 0 means all bytes from the first on.
 fn span(lock: &Lock<'_>) -> Result<Span, Status> {
     let first = lock.offset;
     let last = match lock.length {
@@ -136,7 +136,7 @@ pub(super) fn cancel<'a>(
     }
 }
 
-/// UNLOCK. The file may be gone: its locks are not.
+/// UNLOCK. Locks outlive their file.
 pub(super) fn unlock<'a>(
     lockd: &Lockd,
     call: &Call<'_>,

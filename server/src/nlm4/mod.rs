@@ -1,13 +1,13 @@
 //! Locks for clients of NFS version 3: the lock manager (NLM version 4), and the status monitor (NSM) by which hosts tell each
 //! other that they have started anew.
 //!
-//! What clients hold is kept by `hosts.rs`, a core without IO; the ranges themselves are in [`crate::vfs::locks`], which NFS
-//! version 4 shares. A procedure runs on the pool, since it may wait for stable storage. Nothing waits for another host:
-//! calls to clients go out through [`Peers`].
+//! `hosts.rs`, a core without IO, keeps what clients hold. The ranges themselves are in [`crate::vfs::locks`], which NFS version
+//! 4 shares. Procedures run on the pool, because they may wait for stable storage. Nothing waits for another host: calls to
+//! clients go out through [`Peers`].
 //!
-//! Who may free what: a host is the address that a call came from together with the name in it, and no call reaches the locks
-//! of another. The forms of the procedures that answer by a call of their own (`_MSG`, `_RES`) are not served; no known
-//! client uses them over TCP.
+//! A host is the address that a call came from, together with the name in it. No call frees the locks of another host. The
+//! server does not serve the procedures that answer by a call of their own (`_MSG`, `_RES`): no known client uses them over
+//! TCP.
 
 mod grants;
 mod hosts;
@@ -44,18 +44,18 @@ use nsm::Untold;
 pub use peers::{Heard, PeerCall, Peers};
 pub use records::Records;
 
-/// What clients take for a reason to ask again.
+/// The status that makes clients ask again.
 const COME_AGAIN: Status = Status::DeniedGracePeriod;
 
-/// What a lock manager is put together from.
+/// The options of a lock manager.
 pub struct Config {
-    /// The state that the status monitor tells: odd, and another with each start of the server.
+    /// The state that the status monitor sends: odd, and a new one with each start of the server.
     pub state: u32,
     /// How long clients may reclaim what they held before the start.
     pub grace: Nanos,
-    /// Which hosts held locks before, and where that is kept.
+    /// The hosts that held locks before, on stable storage.
     pub records: Records,
-    /// Calls clients. Without it none can wait for a lock.
+    /// Calls clients. Without it no client can wait for a lock.
     pub peers: Option<Arc<dyn Peers>>,
 }
 
@@ -98,8 +98,8 @@ impl Lockd {
         lockd
     }
 
-    /// Does something with the hosts, and then what follows from it. It may change who is to be told after a restart: what
-    /// is said of that is on stable storage when this returns, whoever brings it there.
+    /// Does something with the hosts, and then what follows from it. That may change which hosts the server tells of a restart.
+    /// Their list is on stable storage when this returns, written by this thread or by another.
     fn with<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
         let done = act(&mut self.hosts.lock(), clock::now());
         self.keep_records();
@@ -107,7 +107,7 @@ impl Lockd {
         done
     }
 
-    /// The same for what does not change that, and so waits for no stable storage.
+    /// As [`Self::with`], for what does not change that list, and so waits for no stable storage.
     fn with_unrecorded<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
         let done = act(&mut self.hosts.lock(), clock::now());
         self.tell_others();
@@ -119,20 +119,20 @@ impl Lockd {
         self.export.locks().tell(Side::Nfs4);
     }
 
-    /// NFS version 4 gave locks back.
+    /// Handles the news that NFS version 4 gave locks back.
     fn hear_of_locks(&self) {
         self.hosts.lock().hear_of_locks();
         self.call_hosts();
     }
 
-    /// Brings to stable storage who is to be told after a restart, as far as that has changed.
+    /// Brings the list of hosts to tell after a restart to stable storage, if it has changed.
     fn keep_records(&self) {
         let mut records = self.records.lock();
         let changes = self.hosts.lock().take_records();
         records.apply(changes);
     }
 
-    /// Tells clients which locks they have by now.
+    /// Tells clients of the locks that the server took for them.
     fn call_hosts(&self) {
         let calls = std::mem::take(&mut self.hosts.lock().calls);
         for call in calls {
@@ -163,7 +163,7 @@ impl Lockd {
         }
     }
 
-    /// What a handle was made for, whether it is still there or not.
+    /// The object for which a handle was made, whether it still exists or not.
     fn named(&self, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
         let named = self.export.named(handle.0);
         named.map_err(|_| Status::StaleHandle)
@@ -184,7 +184,7 @@ impl Lockd {
         }
     }
 
-    /// Locks are for those who may read the file or write it.
+    /// Refuses callers that may neither read nor write the file.
     fn may_lock(&self, call: &Call<'_>, file: ObjectId) -> Result<(), Status> {
         let any = access::READ | access::MODIFY | access::EXTEND;
         let who = call.rights.credential(self.export.tag_of(file), &call.who);
@@ -195,8 +195,9 @@ impl Lockd {
         }
     }
 
-    /// Clients of version 4 lock what they have a delegation of without telling: it is returned when this returns, and none is
-    /// given until what it gives is dropped. A lock from before a restart stood beside the delegations of then.
+    /// Takes back the delegations of a file, because clients of version 4 lock under a delegation without telling the server.
+    /// No new one is given until the result is dropped. A reclaimed lock takes none back: it stood beside the delegations of
+    /// before.
     fn ask(&self, file: ObjectId, reclaim: bool) -> Result<Changing<'_>, Status> {
         let promises = self.export.promises();
         let asked = match reclaim {
@@ -206,7 +207,7 @@ impl Lockd {
         asked.map_err(|_| COME_AGAIN)
     }
 
-    /// A client of version 4 that is in the way, and whose lease is over, loses what it holds.
+    /// Takes away what clients of version 4 hold in the way of this, if their leases are over.
     fn make_way(&self, asked: &Asked<'_>) {
         let now = clock::now();
         // In the grace period nobody gets anything that it did not have before.
@@ -274,14 +275,14 @@ impl Lockd {
     }
 }
 
-/// Arguments, behind which there is nothing.
+/// Decodes arguments, and refuses bytes behind them.
 fn last<'a, T: Decode<'a>>(r: &mut Reader<'a>) -> Result<T, XdrError> {
     let value = T::decode(r)?;
     r.finish()?;
     Ok(value)
 }
 
-/// Who calls, under this name.
+/// The caller, under this name.
 fn who(caller: &Caller, name: Name<'_>) -> Who {
     let address = match &caller.peer {
         Peer::Address(address) => Some(address.ip().to_canonical()),
@@ -308,7 +309,7 @@ fn place(peer: &Peer, address: Option<IpAddr>) -> String {
 pub struct Nlm4(Arc<Lockd>);
 
 impl Nlm4 {
-    /// Of this lock manager.
+    /// The program of this lock manager.
     pub fn new(lockd: Arc<Lockd>) -> Self {
         Self(lockd)
     }

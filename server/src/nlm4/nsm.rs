@@ -1,5 +1,5 @@
-//! NSM version 1 (XNFS, chapter 11), as far as lock managers need it: a client that has started anew says so, and its locks
-//! are freed; when this server starts anew, it tells those that held locks. It monitors nobody on behalf of others.
+//! NSM version 1 (XNFS, chapter 11), as far as lock managers need it. A client that has started anew says so, and the server
+//! frees its locks. When this server starts anew, it tells the hosts that held locks. It monitors nobody on behalf of others.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::locks::Side;
 use crate::vfs::read::Effort;
 
-/// How long after an attempt a host that was not reached is tried again, as long as it may reclaim.
+/// The pause before the server tries again to tell a host that it did not reach. It tries as long as the host may reclaim.
 const AGAIN: Nanos = Nanos::from_secs(5);
 
 /// The hosts that have not heard yet that the server has started anew.
@@ -30,7 +30,7 @@ pub(super) struct Untold {
 }
 
 impl Untold {
-    /// These, by their addresses; to be told at once.
+    /// These hosts, by their addresses. The server tells them at once.
     pub fn new(addresses: impl Iterator<Item = String>) -> Self {
         Self {
             addresses: addresses.filter_map(|text| text.parse().ok()).collect(),
@@ -40,8 +40,8 @@ impl Untold {
 }
 
 impl Lockd {
-    /// Tells hosts that this server has started anew, and tries those again that were not reached. They know the server by
-    /// its address, as they see it.
+    /// Tells hosts that this server has started anew, and tries those again that it did not reach. They know the server by the
+    /// address that they see.
     pub(super) fn tell_hosts(&self, now: Nanos) {
         let Some(peers) = &self.peers else {
             return;
@@ -100,7 +100,7 @@ pub struct Nsm {
 }
 
 impl Nsm {
-    /// Of this lock manager, for hosts that `access` lets in.
+    /// The program of this lock manager, for hosts that `access` admits.
     pub fn new(lockd: Arc<Lockd>, access: Arc<Access>) -> Self {
         Self { lockd, access }
     }
@@ -143,7 +143,7 @@ impl Nsm {
                 last::<Told<'_>>(arguments)?;
                 reply(results, &state)
             }
-            // Nobody is to make a server say that it has crashed.
+            // No caller may make the server say that it has crashed.
             Procedure::SimulateCrash => Answer::Replied,
             Procedure::Notify if !self.admits(&call.caller.peer) => Answer::Replied,
             Procedure::Notify if call.effort == Effort::ResidentOnly => Answer::Blocks,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// A call to another host, whose port its portmapper tells.
+/// A call to another host. The host's portmapper says to which port.
 pub struct PeerCall {
     /// The host.
     pub address: IpAddr,
@@ -26,12 +26,12 @@ impl std::fmt::Debug for PeerCall {
     }
 }
 
-/// What became of it.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The host cannot have heard it.
+    /// The host cannot have received the call.
     Unreached,
-    /// It may have heard it, and has not answered in time.
+    /// The host may have received the call, and has not answered in time.
     Silence,
     /// The results.
     Answer(Vec<u8>),
@@ -39,6 +39,6 @@ pub enum Heard {
 
 /// Calls other hosts. Each call ends within a bounded time.
 pub trait Peers: Send + Sync {
-    /// Makes a call, without waiting for it; `done` is told what became of it, on any thread.
+    /// Makes a call, without waiting for it. `done` gets the outcome, on any thread.
     fn call(&self, call: PeerCall, done: Box<dyn FnOnce(Heard) + Send>);
 }

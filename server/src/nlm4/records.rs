@@ -1,25 +1,25 @@
-//! Which hosts are to be told when the server starts anew, on stable storage: a file in the state directory with one line for
-//! each, its address and its name in hexadecimal digits.
+//! The hosts to tell when the server starts anew, on stable storage. A file in the state directory has a line for each: its
+//! address, and its name in hexadecimal digits.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 
 use super::hosts::{HostKey, Record};
 
-/// What brings the whole text to stable storage.
+/// Brings the whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
 
-/// The most hosts that are read back. A longer file is none of ours.
+/// The most hosts that the server reads back. It has not written a longer file.
 const HOSTS_MAX: usize = 1 << 12;
 
-/// The hosts that are to be told.
+/// The hosts to tell.
 pub struct Records {
     hosts: BTreeSet<HostKey>,
     keep: Option<Keep>,
 }
 
 impl Records {
-    /// Of a server that forgets all with its end.
+    /// The records of a server that keeps nothing.
     pub fn none() -> Self {
         Self {
             hosts: BTreeSet::new(),
@@ -27,7 +27,7 @@ impl Records {
         }
     }
 
-    /// From the text that an earlier server kept, if any. `keep` brings a later one to stable storage.
+    /// Reads the text that an earlier server kept, if any. `keep` brings a later text to stable storage.
     pub fn read(text: &str, keep: impl FnMut(&str) -> io::Result<()> + Send + 'static) -> Self {
         let hosts = text.lines().take(HOSTS_MAX).filter_map(host);
         Self {
@@ -36,7 +36,7 @@ impl Records {
         }
     }
 
-    /// Those that the earlier server kept, as long as nothing was applied.
+    /// The hosts that the earlier server kept, until the first change is applied.
     pub(super) fn hosts(&self) -> HashSet<HostKey> {
         self.hosts.iter().cloned().collect()
     }

@@ -89,7 +89,7 @@ impl Hosts {
         self.forget_shares(host, gone);
     }
 
-    /// The host shares nothing any more.
+    /// Removes all shares of the host.
     pub fn unshare_all(&mut self, host: u32) {
         let mut gone = 0;
         self.shares.retain(|_, shares| {

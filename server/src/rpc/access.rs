@@ -1,4 +1,4 @@
-//! Who may call, which exports a caller may reach, and the ids with which it acts.
+//! Rules for callers: who may call, which exports a caller may reach, and the ids with which it acts.
 //!
 //! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). A [`Verdict`] is what
 //! a rule says of a peer. The verdicts are kept with the connection, so that a call neither reads a list nor takes a lock.
@@ -75,7 +75,7 @@ impl Anonymous {
 /// The word of ids that are not given: no user and no group has the number `u32::MAX`.
 const NOT_GIVEN: u64 = u64::MAX;
 
-/// Who may call over a network, and with whose ids.
+/// A rule that says who may call over a network, and with whose ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Networks that may call, besides loopback.
@@ -250,13 +250,13 @@ pub struct Access {
 
 /// What a rule makes of the ids of a caller that it admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mapping {
+struct Squashing {
     squash: Squash,
     /// [`Anonymous`] as a word.
     anonymous: u64,
 }
 
-impl Mapping {
+impl Squashing {
     /// The ids that the caller claims.
     const CLAIMED: Self = Self {
         squash: Squash::None,
@@ -297,20 +297,6 @@ impl Access {
         }
     }
 
-    /// Admits loopback only where the networks contain it.
-    #[must_use]
-    pub fn without_loopback(self) -> Self {
-        self.rules.write().0[SERVER].loopback = false;
-        self
-    }
-
-    /// Believes callers on any port: [`Rule::any_port`].
-    #[must_use]
-    pub fn on_any_port(self) -> Self {
-        self.rules.write().0[SERVER].any_port = true;
-        self
-    }
-
     /// Gives each export of a table a rule of its own, by the tag of the export. A peer may then call if it may call one
     /// of them, and the server's own rule says only how ids are squashed above the exports.
     #[must_use]
@@ -342,8 +328,9 @@ impl Access {
         }
         let after = Rules(std::iter::once(server).chain(exports).collect());
         let mut rules = self.rules.write();
-        // While the rules are locked, so that no verdict of the old ones gets the new generation; and first, so that whoever
-        // reads new ids of these with an old verdict notices (`mapping_at`).
+        // While the rules are locked, so that no verdict of the old rules gets the new generation. Before the ids change, so
+        // that
+        // `squashing_at` notices new ids beside an old verdict.
         self.generation.fetch_add(1, Ordering::AcqRel);
         let before = std::mem::replace(&mut *rules, after.clone());
         for (word, rule) in self.anonymous.iter().zip(&after.0) {
@@ -414,12 +401,12 @@ impl Access {
     }
 
     /// What the rule for this tag makes of a caller's ids, or the verdict that refuses the caller.
-    fn mapping_on(&self, caller: &Caller, tag: u16) -> Result<Mapping, Verdict> {
+    fn squashing_on(&self, caller: &Caller, tag: u16) -> Result<Squashing, Verdict> {
         let at = self.number_of(tag).ok_or(Verdict::Stranger)?;
-        self.mapping_at(caller, at)
+        self.squashing_at(caller, at)
     }
 
-    fn mapping_at(&self, caller: &Caller, at: usize) -> Result<Mapping, Verdict> {
+    fn squashing_at(&self, caller: &Caller, at: usize) -> Result<Squashing, Verdict> {
         loop {
             let before = self.generation.load(Ordering::Acquire);
             let verdict = self.verdict_at(caller, at);
@@ -428,7 +415,7 @@ impl Access {
             // A verdict of the old rules and ids of the new ones would be what neither say.
             if self.generation.load(Ordering::Acquire) == before {
                 return match verdict {
-                    Verdict::Admitted(squash) => Ok(Mapping { squash, anonymous }),
+                    Verdict::Admitted(squash) => Ok(Squashing { squash, anonymous }),
                     refused => Err(refused),
                 };
             }
@@ -477,8 +464,8 @@ impl Access {
     /// # Errors
     /// The server does not serve this flavour of authentication.
     pub fn credential(&self, caller: &Caller, auth: &Auth<'_>) -> Result<Credential, AuthStat> {
-        match (self.mapping_at(caller, SERVER), auth) {
-            (Ok(mapping), _) => self.credential_as(mapping, &caller.peer, auth),
+        match (self.squashing_at(caller, SERVER), auth) {
+            (Ok(squashing), _) => self.credential_as(squashing, &caller.peer, auth),
             (_, Auth::Other { .. }) => Err(AuthStat::BadCred),
             _ => Ok(self.nobody.clone()),
         }
@@ -517,7 +504,7 @@ impl Access {
 
     fn credential_as(
         &self,
-        mapping: Mapping,
+        squashing: Squashing,
         peer: &Peer,
         auth: &Auth<'_>,
     ) -> Result<Credential, AuthStat> {
@@ -534,16 +521,16 @@ impl Access {
         }
         match auth {
             Auth::Other { .. } => Err(AuthStat::BadCred),
-            Auth::None | Auth::Sys(_) if mapping.squash == Squash::All => {
-                Ok(self.anonymous(mapping, &self.everyone))
+            Auth::None | Auth::Sys(_) if squashing.squash == Squash::All => {
+                Ok(self.anonymous(squashing, &self.everyone))
             }
-            Auth::None => Ok(self.anonymous(mapping, &self.nobody)),
-            Auth::Sys(sys) if mapping.squash == Squash::None => {
+            Auth::None => Ok(self.anonymous(squashing, &self.nobody)),
+            Auth::Sys(sys) if squashing.squash == Squash::None => {
                 Ok(Credential::of(sys.uid, sys.gid, sys.gids.as_slice()))
             }
-            Auth::Sys(sys) if sys.uid == 0 => Ok(self.anonymous(mapping, &self.nobody)),
+            Auth::Sys(sys) if sys.uid == 0 => Ok(self.anonymous(squashing, &self.nobody)),
             Auth::Sys(sys) => {
-                let instead = self.anonymous(mapping, &self.nobody).gid;
+                let instead = self.anonymous(squashing, &self.nobody).gid;
                 let not_root = |id: u32| if id == 0 { instead } else { id };
                 let groups = sys.gids.as_slice().iter();
                 Ok(Credential {
@@ -557,8 +544,8 @@ impl Access {
     }
 
     /// A caller without ids of its own: the ids that the rule gives, or else `otherwise`. Allocates nothing.
-    fn anonymous(&self, mapping: Mapping, otherwise: &Credential) -> Credential {
-        match mapping.anonymous {
+    fn anonymous(&self, squashing: Squashing, otherwise: &Credential) -> Credential {
+        match squashing.anonymous {
             NOT_GIVEN => otherwise.clone(),
             ids => Credential {
                 uid: (ids >> 32) as u32,

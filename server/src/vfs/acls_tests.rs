@@ -113,7 +113,7 @@ fn a_list_that_others_set_takes_them_too() {
 }
 
 #[test]
-fn who_may_not_set_a_list_changes_nothing() {
+fn a_caller_that_may_not_set_a_list_changes_nothing() {
     let world = World::new(64);
     let file = world.file("a", &[1; 4096]);
     world.read(&file, 0, 4096);

@@ -1,11 +1,11 @@
 //! Copies and clones: bytes of one file become those of another, without coming by the page cache. What is written goes to the
 //! store before it goes to the cache, so that the store has all bytes of the source.
 //!
-//! The gates of both files are closed for each piece, the lower object's first: so copies in opposite directions take turns, and
-//! nobody sees bytes in the target that others cannot see in the source yet. Between two pieces others may write to the source,
-//! and what they write may be copied (RFC 7862, section 15.2.3).
+//! The gates of both files are closed for each piece, the lower object's first: so copies in opposite directions take turns,
+//! and nobody sees bytes in the target that others cannot see in the source yet. Between two pieces others may write to the
+//! source, and what they write may be copied (RFC 7862, section 15.2.3).
 //!
-//! A copy is made in one call, or the beginning of it is ([`copy`]); or step by step, by whoever goes on with it ([`Steps`]).
+//! One call makes a copy, or the beginning of it ([`copy`]). [`Steps`] makes a copy step by step.
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
@@ -59,8 +59,8 @@ const BOUNDS: Bounds = Bounds {
     time: Nanos::from_secs(1),
 };
 
-/// Copies `count` bytes, or all behind the first if that is 0, or the beginning of them: whoever asked goes on with the rest.
-/// INVAL where the source does not have them. May block.
+/// Copies `count` bytes, or all from the first one on if that is 0. It may copy only the beginning; the caller goes on with the
+/// rest. INVAL where the source does not have them. May block.
 pub fn copy(
     export: &Export,
     who: &Credential,
@@ -119,8 +119,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// A copy of `count` bytes, or of all behind the first if that is 0, in steps of at most `piece` bytes. INVAL where the source
-    /// does not have them; also what would be the refusal of the first step. May block.
+    /// A copy of `count` bytes, or of all behind the first if that is 0, in steps of at most `piece` bytes. INVAL where the
+    /// source does not have them; also what would be the refusal of the first step. May block.
     pub fn new(
         export: &Export,
         who: &Credential,
@@ -145,8 +145,8 @@ impl Steps {
         self.left
     }
 
-    /// Copies the next bytes, if the caller may still read and write them: how many. 0: there are no more, since the source ends.
-    /// May block.
+    /// Copies the next bytes, if the caller may still read and write them: how many. 0: there are no more, since the source
+    /// ends. May block.
     pub fn step(&mut self, export: &Export) -> Result<u64, StoreError> {
         let (source, target) = (&self.from.0, &self.to.0);
         let facts = source.facts();
@@ -207,9 +207,9 @@ pub fn clone_block(export: &Export, object: ObjectId) -> Option<u32> {
     export.store().clone_block_bytes(object)
 }
 
-/// Makes `count` bytes, or all behind the first if that is 0, those of the source, at once and for good. NOTSUPP where the store
-/// makes no clones. INVAL where the source does not have these bytes, where they are not in blocks of [`clone_block`] (the
-/// last may be cut where the source ends), and where they overlap. May block.
+/// Makes `count` bytes, or all behind the first if that is 0, those of the source, at once and for good. NOTSUPP where the
+/// store makes no clones. INVAL where the source does not have these bytes, where they are not in blocks of [`clone_block`]
+/// (the last may be cut where the source ends), and where they overlap. May block.
 pub fn clone_range(
     export: &Export,
     who: &Credential,
@@ -301,7 +301,7 @@ fn to_take(
 fn refusal(failed: ReadFailed) -> StoreError {
     match failed {
         ReadFailed::Status(status) => status.into(),
-        // Whoever may block never hears that.
+        // A caller that may block never gets this.
         ReadFailed::NotResident => Status::Jukebox.into(),
     }
 }

@@ -1,9 +1,12 @@
 //! Locks of ranges of bytes, which the clients of all protocols share. They are advisory: no read or write asks for them.
 //!
-//! A protocol knows its owners, bounds what each may hold, and lets nobody wait longer than it should. Here is what it cannot
-//! know alone: which ranges of a file are locked, whether clients of the other protocol may still reclaim what they held
-//! before the server started anew, when the other gave something back for which somebody waits, and that somebody wants what a
-//! client of the other holds whose lease is over.
+//! A protocol knows its owners, bounds what each may hold, and bounds how long they wait. This module knows what concerns both
+//! protocols:
+//!
+//! - which ranges of a file are locked;
+//! - whether clients of the other protocol may still reclaim what they held before the server started anew;
+//! - when the other protocol gave something back for which a client waits;
+//! - that a client wants what a client of the other protocol holds, whose lease is over.
 
 mod ranges;
 
@@ -35,12 +38,12 @@ impl Side {
     }
 }
 
-/// Who holds locks.
+/// An owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// By which protocol.
+    /// The protocol.
     pub side: Side,
-    /// Which of its owners.
+    /// The owner's number in that protocol.
     pub number: u64,
 }
 
@@ -53,18 +56,18 @@ pub struct Counted {
     pub after: usize,
 }
 
-/// What an owner had locked of a span before it got all of it, which it does not know yet.
+/// What an owner had locked of a span before the server took all of it for the owner. The owner does not know of that yet.
 #[derive(Clone, Debug)]
 pub struct Before {
     owner: Owner,
     span: Span,
     ranges: Ranges,
-    /// The new lock is weaker than some of that, which stays until the owner knows.
+    /// Whether the new lock is weaker than some of that. The stronger part stays until the owner knows.
     weakens: bool,
 }
 
 impl Before {
-    /// The owner knows that it has this, since it asked for it meanwhile.
+    /// What the owner asked for meanwhile, and knows that it has.
     pub fn locked(&mut self, span: Span, write: bool) {
         if let Some(common) = self.span.common(span) {
             self.ranges.lock(common, write, self.owner);
@@ -72,7 +75,7 @@ impl Before {
         }
     }
 
-    /// The owner gave this back meanwhile.
+    /// What the owner gave back meanwhile.
     pub fn unlocked(&mut self, span: Span) {
         if self.span.overlaps(span) {
             self.ranges.unlock(span, self.owner);
@@ -98,7 +101,7 @@ pub struct Locks {
     table: Mutex<Table>,
     hooks: [OnceLock<Hook>; 2],
     expel: [OnceLock<Expel>; 2],
-    /// What another protocol does just after somebody was denied a lock.
+    /// For tests: what another protocol does just after an owner was denied a lock.
     #[cfg(test)]
     pub after_denial: Mutex<Option<Meanwhile>>,
 }
@@ -108,9 +111,9 @@ struct Table {
     files: HashMap<ObjectId, Ranges>,
     /// The files of which a side wants to hear that the other has given something back.
     watched: [BTreeSet<ObjectId>; 2],
-    /// Those of them where that has happened.
+    /// Those of these files in which the other side gave something back.
     news: [BTreeSet<ObjectId>; 2],
-    /// Until when clients of a side may reclaim.
+    /// When the clients of a side may no longer reclaim.
     reclaiming: [Option<Nanos>; 2],
 }
 
@@ -168,13 +171,13 @@ impl Locks {
         let before = ranges.count(owner);
         ranges.lock(span, write, owner);
         let after = ranges.count(owner);
-        // It may have been a stronger one.
+        // The earlier lock may have been stronger.
         table.changed(file, owner.side);
         Ok(Counted { before, after })
     }
 
-    /// As [`Locks::lock`], for an owner that is yet to hear of it: [`Locks::accept`] or [`Locks::undo`] follows. What it had
-    /// locked for writing stays so until then.
+    /// As [`Locks::lock`], for an owner that does not know of it yet. [`Locks::accept`] or [`Locks::undo`] follows. What the
+    /// owner had locked for writing stays so until then.
     ///
     /// # Errors
     /// A lock in the way, the first in the file.
@@ -205,7 +208,7 @@ impl Locks {
         Ok((counted, before))
     }
 
-    /// The owner has heard of a lock that was offered, and wants it.
+    /// Completes an offer that the owner wants.
     pub fn accept(&self, file: ObjectId, before: &Before) -> Option<Counted> {
         if !before.weakens {
             return None;
@@ -218,7 +221,7 @@ impl Locks {
         Some(counted)
     }
 
-    /// The owner has not a lock that was offered: it has what it had before.
+    /// Takes an offer back. The owner has again what it had before.
     pub fn undo(&self, file: ObjectId, before: &Before) -> Counted {
         let mut table = self.table.lock();
         let owner = before.owner;
@@ -268,7 +271,7 @@ impl Locks {
         table.files.get(&file).map_or(0, |ranges| ranges.of(side))
     }
 
-    /// Whether clients of this side have locked something of a file, or wait for that.
+    /// Whether clients of this side have locked something of a file, or wait for a lock of it.
     pub fn concern(&self, file: ObjectId, side: Side) -> bool {
         let table = self.table.lock();
         let ranges = table.files.get(&file);
@@ -283,8 +286,8 @@ impl Locks {
         ranges.is_some_and(|ranges| ranges.would_split(span, owner))
     }
 
-    /// Somebody waits for a lock of the file: the side wants to hear that the other has given something back there. Who asks
-    /// before it tries once more misses nothing.
+    /// Notes that the side waits for a lock of the file, and wants to hear when the other side gives something back there. A
+    /// side that calls this before it tries once more misses nothing.
     pub fn watch(&self, file: ObjectId, side: Side) {
         self.table.lock().watched[side as usize].insert(file);
     }
@@ -294,17 +297,17 @@ impl Locks {
         self.table.lock().watched[side as usize].retain(waits);
     }
 
-    /// The files of which this side wanted to hear, and where there is something. Each is told once.
+    /// The files of this side in which the other gave something back. Each call returns only new ones.
     pub fn take_news(&self, side: Side) -> BTreeSet<ObjectId> {
         std::mem::take(&mut self.table.lock().news[side as usize])
     }
 
-    /// What [`Locks::tell`] calls for this side. The first counts.
+    /// Sets the function that [`Locks::tell`] calls for this side. Only the first call counts.
     pub fn on_news(&self, side: Side, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.hooks[side as usize].set(Box::new(hook));
     }
 
-    /// Lets a side hear its news now, if there are any. Its hook locks the state of that side, so none may be locked.
+    /// Tells a side its news, if there are any. The hook locks the state of that side, so the caller must hold no such lock.
     pub fn tell(&self, side: Side) {
         let news = !self.table.lock().news[side as usize].is_empty();
         if let Some(hook) = self.hooks[side as usize].get().filter(|_| news) {
@@ -312,13 +315,14 @@ impl Locks {
         }
     }
 
-    /// What [`Locks::make_way`] calls with owners of this side: those whose leases are over lose what they hold. The first counts.
+    /// Sets the function that [`Locks::make_way`] calls with owners of this side. It takes away what owners hold whose leases
+    /// are over. Only the first call counts.
     pub fn on_wanted(&self, side: Side, expel: impl Fn(Nanos, &[u64]) + Send + Sync + 'static) {
         let _ = self.expel[side as usize].set(Box::new(expel));
     }
 
-    /// A client of `side` wants this lock, or waits for it: clients of the other side that are in the way lose what they hold
-    /// if their leases are over. To be called with no state of either side locked. May block.
+    /// Makes way for a lock that a client of `side` wants: clients of the other side that are in the way lose what they hold if
+    /// their leases are over. The caller must hold no lock of either side's state. May block.
     pub fn make_way(&self, side: Side, now: Nanos, file: ObjectId, span: Span, write: bool) {
         let other = side.other();
         let Some(expel) = self.expel[other as usize].get() else {
@@ -337,13 +341,13 @@ impl Locks {
         ranges.map_or_else(Vec::new, |ranges| ranges.in_the_way(side, span, write))
     }
 
-    /// Clients of a side may reclaim what they held before the server started anew, until then. Nobody else may take
-    /// anything meanwhile.
+    /// Lets clients of a side reclaim, until this time, what they held before the server started anew. Nobody may take anything
+    /// else meanwhile.
     pub fn reclaims_until(&self, side: Side, until: Nanos) {
         self.table.lock().reclaiming[side as usize] = Some(until);
     }
 
-    /// All clients of a side have reclaimed what they wanted.
+    /// Ends the grace period of a side whose clients have reclaimed what they wanted.
     pub fn has_reclaimed(&self, side: Side) {
         self.table.lock().reclaiming[side as usize] = None;
     }
@@ -407,7 +411,7 @@ mod tests {
         assert_eq!(locks.ranges(Side::Nlm), 2);
         assert!(locks.take_news(Side::Nlm).is_empty());
         assert_eq!(Vec::from_iter(locks.take_news(Side::Nfs4)), [file]);
-        // Who wants to hear more says so again.
+        // A side hears once for each time that it asks.
         locks.unlock(file, span(0, u64::MAX), THREE);
         assert!(locks.take_news(Side::Nfs4).is_empty());
         locks.lock(file, span(5, 5), false, FOUR).expect("free");

@@ -1,4 +1,4 @@
-//! What the server counts.
+//! The server's counters, and their text for Prometheus.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::engine::RdmaCounters;
 use odafs_nic::nic::Nic;
 
-/// Why references became worth nothing.
+/// The reasons for which references become stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The page was paged out.
@@ -50,7 +50,7 @@ impl Reason {
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
@@ -103,12 +103,12 @@ pub struct Metrics {
     pub sessions_opened: Count,
     /// Sessions refused.
     pub sessions_refused: Count,
-    /// Pages whose references became worth nothing, by reason.
+    /// Pages whose references became stale, by reason.
     stale: [Count; Reason::ALL.len()],
 }
 
 impl Metrics {
-    /// A page that had been handed out is so no longer.
+    /// Counts a page whose references became stale.
     pub fn stale(&self, reason: Reason) {
         self.stale[reason as usize].increment();
     }
@@ -128,7 +128,7 @@ impl Metrics {
         describe(
             &mut out,
             "stale_pages",
-            "Pages whose references became worth nothing.",
+            "Pages whose references became stale.",
         );
         for reason in Reason::ALL {
             let (name, count) = (reason.name(), self.stale_count(reason));
@@ -156,7 +156,7 @@ impl Metrics {
             ("references", "References handed out.", &self.references),
             ("evictions", "Pages paged out.", &self.evictions),
             ("frames_short", "Times that no frame could be found for a page.", &self.frames_short),
-            ("classes_short", "Times that a file could not be read directly, since those in use have too many owners and modes.", &self.classes_short),
+            ("classes_short", "Times that a file could not be read directly, because the files in use have too many owners and modes.", &self.classes_short),
             ("outside_changes", "Changes of files from outside.", &self.outside_changes),
             ("sessions_opened", "Sessions opened.", &self.sessions_opened),
             ("sessions_refused", "Sessions refused.", &self.sessions_refused),
@@ -164,18 +164,18 @@ impl Metrics {
     }
 }
 
-/// What stands before a counter, whose name ends in `_total`.
+/// Writes the lines before a counter, whose name ends in `_total`.
 pub(crate) fn describe(out: &mut String, name: &str, help: &str) {
     describe_as(out, "counter", &format!("{name}_total"), help);
 }
 
-/// What stands before another kind of figure.
+/// Writes the lines before a figure of another kind.
 pub(crate) fn describe_as(out: &mut String, kind: &str, name: &str, help: &str) {
     let _ = writeln!(out, "# HELP odafs_{name} {help}");
     let _ = writeln!(out, "# TYPE odafs_{name} {kind}");
 }
 
-/// A figure that goes up and down.
+/// Writes a figure that goes up and down.
 pub(crate) fn gauge(out: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
     describe_as(out, "gauge", name, help);
     let _ = writeln!(out, "odafs_{name} {value}");
@@ -187,7 +187,7 @@ fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-/// What RPC over RDMA came to, in the text format of Prometheus.
+/// Writes the counters of RPC over RDMA in the text format of Prometheus.
 #[cfg(not(shuttle))]
 pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
     let registration = &counts.registration;
@@ -199,7 +199,7 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ("rdma_writes", "RDMA Writes to clients' memory.", &counts.writes),
         ("rdma_written_bytes", "Bytes written to clients' memory.", &counts.written_bytes),
         ("rdma_exposed", "Replies left for clients to fetch.", &counts.exposed),
-        ("rdma_exposed_bytes", "Bytes of them.", &counts.exposed_bytes),
+        ("rdma_exposed_bytes", "Bytes of replies left for clients to fetch.", &counts.exposed_bytes),
         ("rdma_dones", "RDMA_DONE messages.", &counts.dones),
         ("rdma_done_timeouts", "Replies not fetched in time.", &counts.done_timeouts),
         ("rdma_registrations", "Regions registered.", &registration.registered),
@@ -223,7 +223,7 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ),
         (
             "rdma_invalidating_seconds",
-            "Time spent on ending them.",
+            "Time spent on ending registrations and tags.",
             &registration.invalidating_ns,
         ),
     ] {

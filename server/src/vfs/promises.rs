@@ -1,13 +1,13 @@
-//! Promises that a file stays as it is until they are given back. A protocol makes them to its clients, and takes them back
-//! when a change asks for it: every change asks before it begins, whichever way it came.
+//! Promises that a file stays as it is until they are given back. A protocol makes them to its clients. Every change, by
+//! whichever protocol, asks for them before it begins, and the protocol then takes them back.
 //!
-//! A file may also be left to one client alone, which then changes it where nobody sees that. So whoever looks at such a file
-//! asks too, and no references to it are handed out. After a restart nobody looks at a file that was left so until it is known
-//! what has become of it: what was changed unseen may not have come back yet.
+//! A file may also be left to one client alone. The client then changes it where nobody sees that. So each look at such a file
+//! asks for the promise too, and the server hands out no references to it. After a restart nobody looks at a file that was left
+//! to a client until the client's unseen changes have come back, or are known to be lost.
 //!
-//! A change says that it is under way and then looks for promises; who makes one notes it and then looks for changes under
-//! way. So at least one of them sees the other (both steps are sequentially consistent), and no promise is made beside a
-//! change. A change of names does not know at first which file it concerns, and counts for all files.
+//! A change first notes that it is under way, and then looks for promises. A promise is first noted, and then looks for changes
+//! under way. So at least one of the two sees the other (both steps are sequentially consistent), and no promise is made beside
+//! a change. A change of names does not know at first which file it concerns, and counts for all files.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -47,15 +47,14 @@ impl Keeper {
 /// What keeps the promises that a protocol made. Called with no lock of [`Promises`] held; [`Holders::broken`] with the
 /// file's gate closed.
 pub trait Holders: Send + Sync {
-    /// Asks for the promises of the object to be given back, but for those to `by`, who wants to change it. True: there are
-    /// no others.
+    /// Asks for the promises of the object to be given back, except those made to `by`, which wants to change it. Returns true
+    /// if there are no others.
     fn give_back(&self, object: ObjectId, by: Party) -> bool;
 
     /// The object was changed by someone whom nobody could ask.
     fn broken(&self, object: ObjectId);
 
-    /// Whether `by` has to wait, before it looks at the object, for someone to whom that was left alone before a restart and who
-    /// has not come back.
+    /// Whether `by` must not look at the object yet: before a restart it was left to a client that has not come back.
     fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
         let _ = (object, by);
         false
@@ -68,7 +67,7 @@ pub trait Holders: Send + Sync {
     }
 }
 
-/// Who changes an object.
+/// The party that changes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
     /// Nobody to whom promises are made. Perhaps it takes a refusal for final, so it waits for a moment.
@@ -193,7 +192,7 @@ pub(crate) struct Naming<'a> {
 impl Promises {
     const SHARDS: usize = 64;
 
-    /// Who keeps the promises of a protocol. Only the first to say so does.
+    /// Sets what keeps the promises of a protocol. Only the first call counts.
     pub fn keep(&self, keeper: Keeper, holders: Weak<dyn Holders>) {
         let _ = self.holders[keeper as usize].set(holders);
     }
@@ -227,8 +226,8 @@ impl Promises {
         Ok(())
     }
 
-    /// Nothing is changed from now on until [`Promises::open`]: which promises there were before a restart is not known yet. But
-    /// the files are that were left to one client alone; those that are told first count.
+    /// Refuses all changes until [`Promises::open`], because the promises of before a restart are not known yet. `alone` names
+    /// the files that were left to one client; only the first call counts.
     pub fn close(&self, alone: HashSet<ObjectId>) {
         let _ = self.before.set(alone);
         self.closed.store(true, Ordering::SeqCst);
@@ -389,7 +388,8 @@ impl Promises {
         self.shard(object).kept.lock().get(&object)?.alone
     }
 
-    /// As [`Promises::ask`], for who is to write into a file: who may not is refused first, and asks nobody for anything.
+    /// As [`Promises::ask`], for a write into a file. A caller that may not write is refused first, so that it takes no promise
+    /// from anybody.
     pub(crate) fn ask_to_write(
         &self,
         export: &Export,
@@ -399,7 +399,7 @@ impl Promises {
         self.ask_judged(object, || may_write(export, who, object))
     }
 
-    /// As [`Promises::ask`], for a change that `judge` refuses to who has not the right to make it.
+    /// As [`Promises::ask`], for a change that `judge` refuses to callers without the right to make it.
     pub(crate) fn ask_judged(
         &self,
         object: ObjectId,
@@ -442,7 +442,7 @@ impl Promises {
         }
     }
 
-    /// Who keeps promises of the object.
+    /// What keeps the promises of the object, by protocol.
     fn holders_of(&self, object: ObjectId) -> [Option<Arc<dyn Holders>>; Keeper::ALL.len()] {
         let keepers = self.keepers_of(object);
         Keeper::ALL.map(|keeper| {
@@ -538,7 +538,8 @@ pub(crate) fn may_write(
     store.write_from(who, object, 0, &Gather::new()).map(drop)
 }
 
-/// Refuses who may not change what is in a directory, or the attributes of an object that whoever may write to it may change.
+/// Refuses callers that may not change the entries of a directory, or those attributes of an object that its writers may
+/// change.
 pub(crate) fn may_change(
     export: &Export,
     who: &Credential,

@@ -102,7 +102,7 @@ fn a_stranger_waits_until_a_promise_is_given_back() {
 }
 
 #[test]
-fn who_comes_again_is_refused_whatever_it_changes() {
+fn a_returning_party_is_refused_whatever_it_changes() {
     let world = World::new(64);
     let keeper = kept(&world);
     let file = world.file("a", b"old");
@@ -185,7 +185,7 @@ fn a_stranger_does_not_wait_for_ever() {
 }
 
 #[test]
-fn who_may_not_change_a_file_asks_nobody() {
+fn a_caller_that_may_not_change_a_file_asks_nobody() {
     let world = World::new(64);
     let keeper = kept(&world);
     let file = world.file("a", b"old");

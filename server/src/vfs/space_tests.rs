@@ -98,7 +98,7 @@ fn a_refused_change_leaves_pages_and_references_alone() {
 }
 
 #[test]
-fn who_grows_a_file_revokes_its_old_end_alone() {
+fn growing_a_file_revokes_its_old_end_alone() {
     let world = World::new(64);
     let file = world.file("a", &[1; P + 100]);
     world.read(&file, 0, 2 * P as u32);

@@ -1,6 +1,5 @@
 //! A server of two exports with rules of their own, and clients at addresses.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use odafs_common::direct;
@@ -20,15 +19,14 @@ use odafs_common::wire::odafs::{
     self as wire, Accepted, GetRefsArgs, GetRefsResult, Mode, OdafsStatus, OpenSessionArgs,
     OpenSessionResult, Parameters,
 };
-use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
+use odafs_common::wire::rpc::Rejection;
 use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Transport};
 use odafs_server::access::{Access, Rule};
 use odafs_server::config::{MinorVersions, Squash};
-use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs2::Nfs2;
@@ -37,21 +35,22 @@ use odafs_server::nfs4::Nfs4;
 use odafs_server::nfsacl3::NfsAcl3;
 use odafs_server::nlm4::{Lockd, Nlm4};
 use odafs_server::odafs::{Odafs, SessionPolicy};
-use odafs_server::rpc::{Program, Service};
+use odafs_server::rpc::Program;
 use odafs_server::store::table::Entry;
 use odafs_server::store::{
     CreateHow, Credential, MemoryStore, ObjectId, SetAttributes, Store, StoreTable, Time,
 };
+
+use crate::bare::{Bare, caller, user};
 
 pub const OPEN: u16 = 7;
 pub const CLOSED: u16 = 9;
 
 /// `/open` is for 10.0.0.0/8, whose ids are squashed; `/deep/closed` for 10.1.0.0/16, which keeps its ids but root's.
 pub struct Server {
-    pub service: Service,
+    bare: Bare,
     pub access: Arc<Access>,
     pub export: Arc<Export>,
-    xid: Cell<u32>,
 }
 
 /// A client of one connection.
@@ -146,12 +145,10 @@ impl Server {
             Box::new(Nlm4::new(Lockd::start(export.clone(), locks))),
             Box::new(Odafs::new(export.clone(), SessionPolicy::default())),
         ];
-        let duplicates = DuplicateCache::new(Bounds::default());
         Self {
-            service: Service::new(programs, access.clone(), duplicates, false),
+            bare: Bare::new(programs, access.clone()),
             access,
             export,
-            xid: Cell::new(1),
         }
     }
 
@@ -168,13 +165,8 @@ impl Server {
             server: self,
             caller: Caller {
                 peer,
-                connection: 1,
                 transport,
-                reply_bytes_max: 1 << 20,
-                placement: None,
-                apart: None,
-                back: None,
-                notes: Notes::default(),
+                ..caller("10.0.0.1:700")
             },
             uid,
         }
@@ -208,32 +200,13 @@ impl Server {
 impl Client<'_> {
     pub fn call(
         &self,
-        (program, version): (u32, u32),
+        program: (u32, u32),
         procedure: u32,
         arguments: &[u8],
     ) -> Result<&'static [u8], Rejection> {
-        let xid = self.server.xid.get();
-        self.server.xid.set(xid + 1);
-        let mut message = Vec::new();
-        let who = Auth::Sys(AuthSys {
-            stamp: 0,
-            machine: b"client",
-            uid: self.uid,
-            gid: self.uid,
-            gids: Groups::new(&[]),
-        });
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, xid, program, version, procedure, &who);
-        message.extend_from_slice(arguments);
-        let mut reply = Vec::new();
-        let mut outcome = self.server.service.call(&self.caller, &message, &mut reply);
-        while let Outcome::Deferred(job) = outcome {
-            reply.clear();
-            outcome = job(&mut reply);
-        }
-        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
-        let reply = rpc::parse_reply(reply.leak()).unwrap();
-        reply.body.map(|results| results.rest())
+        let who = user(self.uid, self.uid);
+        let bare = &self.server.bare;
+        bare.call_from(&self.caller, program, procedure, &who, arguments)
     }
 
     pub fn nfs<R: Decode<'static>>(&self, procedure: Procedure, arguments: &impl Encode) -> R {

@@ -31,7 +31,7 @@ fn references_are_for_those_who_may_read_where_they_act() {
 }
 
 #[test]
-fn who_is_no_longer_admitted_loses_access_and_references() {
+fn a_client_that_is_no_longer_admitted_loses_access_and_references() {
     let server = Server::new();
     let file = server.handle(&["deep", "closed", "public"]);
     let (inside, outside) = (

@@ -108,7 +108,7 @@ fn a_client_of_version_4_whose_lease_is_over_keeps_nobody_out() {
 }
 
 #[test]
-fn who_waits_for_a_client_of_version_4_gets_the_lock_when_its_lease_is_over() {
+fn a_waiter_gets_the_lock_of_a_client_of_version_4_whose_lease_is_over() {
     let server = Server::new();
     let three = server.client("10.1.0.3:700", "three");
     let (four, _) = four(&server);

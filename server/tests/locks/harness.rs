@@ -2,27 +2,27 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::nlm4::{self, Lock, LockArgs, LockResult, Name, Object, Procedure, Status};
-use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
+use odafs_common::wire::rpc::{self, Auth, Rejection};
 use odafs_common::wire::xdr::{Decode, Encode, Writer};
 use odafs_common::wire::{nfs4, nsm};
-use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls};
 use odafs_server::access::Access;
 use odafs_server::config::{MinorVersions, Squash};
-use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::nfs4::Nfs4;
 use odafs_server::nlm4::{Config, Heard, Lockd, Nlm4, Nsm, PeerCall, Peers, Records};
-use odafs_server::rpc::{Program, Service};
+use odafs_server::rpc::Program;
 use odafs_server::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store};
+
+pub use crate::bare::caller;
+use crate::bare::{self, Bare};
 
 /// What the server has called of a client, and not heard of yet.
 pub struct PeerCalled {
@@ -100,11 +100,10 @@ pub struct Remains {
 }
 
 pub struct Server {
-    service: Service,
+    bare: Bare,
     pub network: Arc<Network>,
     pub remains: Remains,
     pub file: Vec<u8>,
-    xid: AtomicU32,
 }
 
 impl Server {
@@ -179,17 +178,15 @@ impl Server {
             Box::new(Nsm::new(lockd, access.clone())),
             Box::new(Nfs4::new(export.clone(), four)),
         ];
-        let duplicates = DuplicateCache::new(Bounds::default());
         let store = &remains.store;
         let (file, _) = store
             .lookup(&Credential::of(0, 0, &[]), store.root(), b"file")
             .expect("the file");
         Self {
-            service: Service::new(programs, access, duplicates, false),
+            bare: Bare::new(programs, access),
             file: export.handle(file).to_vec(),
             network,
             remains,
-            xid: AtomicU32::new(1),
         }
     }
 
@@ -199,7 +196,7 @@ impl Server {
 
     /// So much later, as far as the programs are told.
     pub fn tick_after(&self, later: Nanos) {
-        self.service.tick(clock::now() + later);
+        self.bare.service.tick(clock::now() + later);
     }
 
     /// Whether a call without arguments may wait for stable storage, as transports are told.
@@ -207,13 +204,13 @@ impl Server {
         let mut message = Vec::new();
         let mut w = Writer::new(&mut message);
         rpc::call(&mut w, 1, program, version, procedure, &user(1000));
-        self.service.may_sync(&message)
+        self.bare.service.may_sync(&message)
     }
 
     /// What a gauge says.
     pub fn gauge(&self, name: &str) -> u64 {
         let mut text = String::new();
-        self.service.append_text(&mut text);
+        self.bare.service.append_text(&mut text);
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("odafs_")?.strip_prefix(name));
@@ -228,21 +225,10 @@ impl Server {
         (program, version, procedure): (u32, u32, u32),
         who: &Auth<'_>,
         arguments: &[u8],
-    ) -> Result<Vec<u8>, Rejection> {
-        let xid = self.xid.fetch_add(1, Ordering::Relaxed);
-        let mut message = Vec::new();
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, xid, program, version, procedure, who);
-        message.extend_from_slice(arguments);
-        let mut reply = Vec::new();
-        let mut outcome = self.service.call(caller, &message, &mut reply);
-        while let Outcome::Deferred(job) = outcome {
-            reply.clear();
-            outcome = job(&mut reply);
-        }
-        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
-        let reply = rpc::parse_reply(&reply).expect("a reply's header");
-        reply.body.map(|results| results.rest().to_vec())
+    ) -> Result<&'static [u8], Rejection> {
+        let program = (program, version);
+        self.bare
+            .call_from(caller, program, procedure, who, arguments)
     }
 
     /// A client of version 3 at this address.
@@ -256,27 +242,8 @@ impl Server {
     }
 }
 
-pub fn caller(address: &str) -> Caller {
-    Caller {
-        peer: Peer::Address(address.parse().expect("an address")),
-        connection: 1,
-        transport: Transport::NfsTcp,
-        reply_bytes_max: 2 << 20,
-        placement: None,
-        apart: None,
-        back: None,
-        notes: Notes::default(),
-    }
-}
-
 pub fn user(uid: u32) -> Auth<'static> {
-    Auth::Sys(AuthSys {
-        stamp: 0,
-        machine: b"client",
-        uid,
-        gid: uid,
-        gids: Groups::new(&[]),
-    })
+    bare::user(uid, uid)
 }
 
 /// A client of version 3.
@@ -339,7 +306,7 @@ impl Three<'_> {
         let called = self
             .server
             .call(&self.caller, procedure, &user(1000), &arguments.to_bytes());
-        R::from_bytes(called.expect("served").leak()).expect("its results")
+        R::from_bytes(called.expect("served")).expect("its results")
     }
 
     pub fn of<'a>(&'a self, ask: Ask) -> Lock<'a> {
@@ -591,7 +558,7 @@ impl<'s> Four<'s> {
         let called = self
             .server
             .call(&self.caller, procedure, &user(1000), &bytes);
-        let reply = called.expect("served").leak();
+        let reply = called.expect("served");
         let results = nfs4::Results::begin(odafs_common::wire::xdr::Reader::new(reply));
         let results = results.expect("the results of a compound");
         let results = results.map(|result| result.expect("a result"));

@@ -2,6 +2,8 @@
 
 #![cfg(not(shuttle))]
 
+#[path = "../common/bare.rs"]
+mod bare;
 mod both;
 mod harness;
 mod hostile;

@@ -44,7 +44,7 @@ fn a_lock_keeps_others_out_until_it_is_given_back() {
 }
 
 #[test]
-fn who_waits_is_called_when_he_has_the_lock() {
+fn a_waiting_client_is_called_when_it_has_the_lock() {
     let server = Server::new();
     let (one, two) = clients(&server);
     assert_eq!(one.lock(write(1, 0, 0)), Status::Granted);
@@ -68,7 +68,7 @@ fn who_waits_is_called_when_he_has_the_lock() {
 }
 
 #[test]
-fn who_cannot_be_called_or_declines_has_not_the_lock() {
+fn a_client_that_cannot_be_called_or_declines_does_not_get_the_lock() {
     let server = Server::new();
     let (one, two) = clients(&server);
     let three = server.client("10.1.0.3:700", "three");
@@ -127,7 +127,7 @@ fn ends(client: &Three<'_>, ask: crate::harness::Ask, how: Ends) {
 }
 
 #[test]
-fn who_has_not_the_whole_keeps_the_part_it_had() {
+fn an_owner_that_does_not_get_the_whole_keeps_its_part() {
     for how in ENDS {
         let server = Server::new();
         let (one, two) = clients(&server);
@@ -144,7 +144,7 @@ fn who_has_not_the_whole_keeps_the_part_it_had() {
 }
 
 #[test]
-fn who_declines_a_stronger_or_weaker_lock_keeps_what_it_had() {
+fn an_owner_that_declines_another_kind_of_lock_keeps_its_own() {
     for how in ENDS {
         let server = Server::new();
         let (one, two) = clients(&server);
@@ -223,7 +223,7 @@ fn what_an_owner_does_meanwhile_outlasts_what_it_declines() {
 }
 
 #[test]
-fn who_waits_no_more_says_so() {
+fn cancel_ends_the_wait() {
     let server = Server::new();
     let (one, two) = clients(&server);
     assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
@@ -295,7 +295,7 @@ fn what_is_no_range_or_no_file_is_refused() {
     let bytes = arguments.to_bytes();
     let reply = server.call(&one.caller, procedure, &user(2000), &bytes);
     let reply = reply.expect("served");
-    let result = LockResult::from_bytes(&reply).expect("a result");
+    let result = LockResult::from_bytes(reply).expect("a result");
     assert_eq!(result.status, Status::Failed);
 }
 
@@ -359,7 +359,7 @@ pub fn share_of<'a>(client: &'a Three<'_>, mode: ShareMode, access: ShareAccess)
 }
 
 #[test]
-fn who_may_not_read_or_write_a_file_does_not_share_it() {
+fn a_user_who_may_not_read_or_write_a_file_cannot_share_it() {
     let server = Server::new();
     let (one, _) = clients(&server);
     let bytes = share_of(&one, ShareMode::DenyBoth, ShareAccess::Read).to_bytes();
@@ -368,7 +368,7 @@ fn who_may_not_read_or_write_a_file_does_not_share_it() {
         let procedure = (nlm4::PROGRAM, nlm4::VERSION, Procedure::Share.code());
         let reply = server.call(&one.caller, procedure, &user(uid), &bytes);
         let reply = reply.expect("served");
-        let result = ShareResult::from_bytes(&reply).expect("a result");
+        let result = ShareResult::from_bytes(reply).expect("a result");
         assert_eq!(result.status, status);
     }
 }
@@ -435,7 +435,7 @@ fn the_status_monitor_monitors_nobody_for_others() {
         outcome: nsm::Outcome::Fail,
         state: 3,
     };
-    assert_eq!(nsm::Monitored::from_bytes(&reply), Ok(monitored));
+    assert_eq!(nsm::Monitored::from_bytes(reply), Ok(monitored));
     let id = nsm::MonitorId {
         host: name,
         caller: nsm::Caller {
@@ -450,10 +450,10 @@ fn the_status_monitor_monitors_nobody_for_others() {
         private: [0; 16],
     };
     let reply = call(nsm::Procedure::Monitor, &monitor.to_bytes()).expect("served");
-    assert_eq!(nsm::Monitored::from_bytes(&reply), Ok(monitored));
+    assert_eq!(nsm::Monitored::from_bytes(reply), Ok(monitored));
     let reply = call(nsm::Procedure::Unmonitor, &id.to_bytes()).expect("served");
     assert_eq!(reply, [0, 0, 0, 3]);
     let reply = call(nsm::Procedure::UnmonitorAll, &id.caller.to_bytes()).expect("served");
     assert_eq!(reply, [0, 0, 0, 3]);
-    assert_eq!(call(nsm::Procedure::SimulateCrash, &[]), Ok(Vec::new()));
+    assert_eq!(call(nsm::Procedure::SimulateCrash, &[]), Ok(&[][..]));
 }

@@ -18,7 +18,7 @@ use crate::nlm::share_of;
 const HOUR: Nanos = Nanos::from_secs(3600);
 
 #[test]
-fn who_held_locks_is_told_and_reclaims_them() {
+fn a_host_that_held_locks_is_told_and_reclaims_them() {
     let server = Server::new();
     let one = server.client("10.1.0.1:700", "one");
     assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
@@ -45,7 +45,7 @@ fn who_held_locks_is_told_and_reclaims_them() {
 }
 
 #[test]
-fn who_shares_a_file_is_told_too_and_shares_it_again() {
+fn a_host_that_shares_a_file_is_told_and_shares_it_again() {
     let server = Server::new();
     let one = server.client("10.1.0.1:700", "one");
     let share = |client: &Three<'_>, reclaim| {
@@ -90,7 +90,7 @@ fn what_was_given_back_is_not_remembered_for_ever() {
 }
 
 #[test]
-fn who_was_not_reached_is_told_again() {
+fn a_host_that_was_not_reached_is_told_again() {
     let server = Server::new();
     let one = server.client("10.1.0.1:700", "one");
     assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);

@@ -71,11 +71,11 @@ fn a_read_of_resident_pages_takes_no_worker() {
     let file = server.create(server.root(), "f");
     server.write(file, 0, &[7; 8192]).expect("written");
     server.read(file, 0, 8192).expect("read");
-    let before = server.deferred.get();
+    let before = server.deferred();
     let read = server.read(file, 4000, 4192).expect("read");
     assert_eq!(read.data.0, [7; 4192]);
     server.attributes(file);
-    assert_eq!(server.deferred.get(), before);
+    assert_eq!(server.deferred(), before);
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn an_export_is_invisible_to_those_who_may_not_reach_it() {
 }
 
 #[test]
-fn who_may_not_reach_an_export_gets_nothing_there() {
+fn a_caller_that_may_not_reach_an_export_gets_nothing_there() {
     let server = two_exports();
     let (inside, outside) = (Client(&server, INSIDE, 6), Client(&server, OUTSIDE, 6));
     let directory = handle(&server, &["deep", "closed"]);

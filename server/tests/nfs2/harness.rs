@@ -1,6 +1,6 @@
 //! A server of versions 2 and 3 without transports or threads, and calls to it.
 
-use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use odafs_common::page::{Layout, PageSize};
@@ -8,31 +8,35 @@ use odafs_common::wire::nfs2::{
     self, Attributes, AttributesResult, CreateArgs, DirectoryName, FileHandle, MAX_DATA, ObjectOk,
     ObjectResult, Payload, Procedure, ReadArgs, ReadResult, SetAttributes, Status, WriteArgs,
 };
-use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
-use odafs_common::wire::xdr::{Decode, Encode, Writer};
-use odafs_fabric::Peer;
+use odafs_common::wire::rpc::Auth;
+use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
-use odafs_server::rpc::{Program, Service};
+use odafs_server::rpc::Program;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use odafs_server::vfs::ShortHandle;
+
+pub use crate::bare::{Bare, caller, user};
 
 pub const NFS: (u32, u32) = (nfs2::PROGRAM, nfs2::VERSION);
 
 pub struct Server {
-    pub service: Service,
+    bare: Bare,
     pub export: Arc<Export>,
     pub root: ShortHandle,
-    xid: Cell<u32>,
-    /// Calls that went to the pool so far.
-    pub deferred: Cell<u32>,
+}
+
+impl Deref for Server {
+    type Target = Bare;
+
+    fn deref(&self) -> &Bare {
+        &self.bare
+    }
 }
 
 impl Server {
@@ -70,74 +74,17 @@ impl Server {
             Box::new(one),
             Box::new(two),
         ];
-        let duplicates = DuplicateCache::new(Bounds::default());
         let root = export.short_handle(store.root());
         Self {
-            service: Service::new(programs, access, duplicates, false),
+            bare: Bare::new(programs, access),
             export,
             root,
-            xid: Cell::new(1),
-            deferred: Cell::new(0),
         }
     }
 
     /// The handle of the root.
     pub fn root(&self) -> FileHandle<'_> {
         FileHandle(&self.root)
-    }
-
-    /// What is replied to a message from `address`; nothing where there is no reply.
-    pub fn exchange(&self, address: &str, message: &[u8]) -> Option<&'static [u8]> {
-        let (outcome, reply) = self.outcome(&caller(address), message);
-        match outcome {
-            Outcome::Replied => Some(reply.leak()),
-            Outcome::Dropped => None,
-            other => panic!("{other:?} over TCP"),
-        }
-    }
-
-    /// What becomes of a message, and the reply.
-    pub fn outcome(&self, caller: &Caller, message: &[u8]) -> (Outcome, Vec<u8>) {
-        let mut reply = Vec::new();
-        let mut outcome = self.service.call(caller, message, &mut reply);
-        while let Outcome::Deferred(job) = outcome {
-            self.deferred.set(self.deferred.get() + 1);
-            reply.clear();
-            outcome = job(&mut reply);
-        }
-        (outcome, reply)
-    }
-
-    /// A call's message.
-    pub fn message(
-        &self,
-        program: (u32, u32),
-        procedure: u32,
-        who: &Auth<'_>,
-        arguments: &[u8],
-    ) -> Vec<u8> {
-        let xid = self.xid.get();
-        self.xid.set(xid + 1);
-        let mut message = Vec::new();
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, xid, program.0, program.1, procedure, who);
-        message.extend_from_slice(arguments);
-        message
-    }
-
-    /// Calls a procedure and gives its results, as bytes.
-    pub fn call(
-        &self,
-        program: (u32, u32),
-        procedure: u32,
-        who: &Auth<'_>,
-        arguments: &[u8],
-    ) -> Result<&'static [u8], Rejection> {
-        let message = self.message(program, procedure, who, arguments);
-        let reply = self.exchange("127.0.0.1:700", &message).expect("a reply");
-        let reply = rpc::parse_reply(reply).expect("a reply's header");
-        assert_eq!(reply.xid, self.xid.get() - 1);
-        reply.body.map(|results| results.rest())
     }
 
     /// Calls an NFS procedure as a user.
@@ -226,29 +173,6 @@ pub fn range(file: FileHandle<'_>, offset: u32, count: u32) -> ReadArgs<'_> {
         count,
         total_count: 0,
     }
-}
-
-pub fn caller(address: &str) -> Caller {
-    Caller {
-        peer: Peer::Address(address.parse().expect("an address")),
-        connection: 1,
-        transport: Transport::NfsTcp,
-        reply_bytes_max: 2 << 20,
-        placement: None,
-        apart: None,
-        back: None,
-        notes: Notes::default(),
-    }
-}
-
-pub fn user(uid: u32, gid: u32) -> Auth<'static> {
-    Auth::Sys(AuthSys {
-        stamp: 0,
-        machine: b"client",
-        uid,
-        gid,
-        gids: Groups::new(&[]),
-    })
 }
 
 pub fn at<'a>(directory: FileHandle<'a>, name: &'a str) -> DirectoryName<'a> {

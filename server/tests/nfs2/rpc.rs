@@ -184,10 +184,10 @@ fn a_repeated_call_is_answered_as_before_and_not_served_again() {
         let results = rpc::parse_reply(first).expect("a header").body;
         let status = results.expect("served").rest()[..4].to_vec();
         assert_eq!(status, [0; 4], "{procedure:?}");
-        let before = server.deferred.get();
+        let before = server.deferred();
         let again = server.exchange("127.0.0.1:999", &message).expect("a reply");
         assert_eq!(first, again, "{procedure:?}");
-        assert_eq!(server.deferred.get(), before, "{procedure:?}");
+        assert_eq!(server.deferred(), before, "{procedure:?}");
     }
     let removed: ChangeResult = server.nfs(Procedure::Remove, &to("once"));
     assert!(removed.is_err(), "another call finds nothing to remove");
@@ -207,9 +207,9 @@ fn a_call_of_another_version_is_no_repetition() {
     garbage(&message);
     // The version is the fifth word.
     message[16..20].copy_from_slice(&nfs3::VERSION.to_be_bytes());
-    let before = server.deferred.get();
+    let before = server.deferred();
     garbage(&message);
-    assert_eq!(server.deferred.get(), before + 1, "it was served");
+    assert_eq!(server.deferred(), before + 1, "it was served");
 }
 
 #[test]

@@ -62,9 +62,9 @@ fn resident_pages_are_read_without_the_pool() {
     let file = server.create(server.root(), "f");
     server.write(file, 0, &[7; 10_000]);
     read(&server, file, 0, 10_000);
-    let before = server.deferred.get();
+    let before = server.deferred();
     assert_eq!(read(&server, file, 5_000, 5_000).data.0, [7; 5_000]);
-    assert_eq!(server.deferred.get(), before);
+    assert_eq!(server.deferred(), before);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn attributes_and_rights_at_hand_are_told_without_the_pool() {
     let file = server.create(server.root(), "f");
     server.write(file, 0, b"abc");
     server.attributes(file);
-    let before = server.deferred.get();
+    let before = server.deferred();
     assert_eq!(server.attributes(file).size, 3);
     let arguments = AccessArgs {
         file,
@@ -81,7 +81,7 @@ fn attributes_and_rights_at_hand_are_told_without_the_pool() {
     };
     let result: AccessResult = server.nfs(Procedure::Access, &arguments);
     assert_eq!(result.expect("an answer").access, access::READ);
-    assert_eq!(server.deferred.get(), before);
+    assert_eq!(server.deferred(), before);
     // What somebody else did to the file has to be dealt with, elsewhere.
     read(&server, file, 0, 3);
     let object = server.object(file);
@@ -94,7 +94,7 @@ fn attributes_and_rights_at_hand_are_told_without_the_pool() {
         .outside_change(object, change)
         .expect("changed");
     assert_eq!(server.attributes(file).size, 11);
-    assert_eq!(server.deferred.get(), before + 1);
+    assert_eq!(server.deferred(), before + 1);
     assert_eq!(read(&server, file, 0, 100).data.0, b"other bytes");
 }
 

@@ -1,6 +1,6 @@
 //! A server without transports or threads, and calls to it.
 
-use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use odafs_common::page::{Layout, PageSize};
@@ -9,22 +9,21 @@ use odafs_common::wire::nfs3::{
     GetAttributesResult, Payload, Procedure, SetAttributes, Stable, Status, WriteArgs, WriteOk,
     WriteResult,
 };
-use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
-use odafs_common::wire::xdr::{Decode, Encode, Writer};
-use odafs_fabric::Peer;
+use odafs_common::wire::rpc::Auth;
+use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::portmap::{Port, Portmap};
-use odafs_server::rpc::{Program, Service};
+use odafs_server::rpc::Program;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use odafs_server::vfs::read::Effort;
 use odafs_server::vfs::{HandleBytes, ObjectId};
+
+pub use crate::bare::{Bare, caller, user};
 
 /// The port that the portmapper tells.
 pub const PORT: u16 = 12_345;
@@ -32,13 +31,18 @@ pub const PORT: u16 = 12_345;
 pub const UDP_PORT: u16 = 111;
 
 pub struct Server {
-    pub service: Service,
+    bare: Bare,
     pub store: Arc<MemoryStore>,
     pub export: Arc<Export>,
     pub root: HandleBytes,
-    xid: Cell<u32>,
-    /// Calls that went to the pool so far.
-    pub deferred: Cell<u32>,
+}
+
+impl Deref for Server {
+    type Target = Bare;
+
+    fn deref(&self) -> &Bare {
+        &self.bare
+    }
 }
 
 impl Server {
@@ -81,15 +85,12 @@ impl Server {
             Box::new(MountProgram::new(export.clone(), access.clone())),
             Box::new(portmap),
         ];
-        let duplicates = DuplicateCache::new(Bounds::default());
         let root = export.handle(store.root());
         Self {
-            service: Service::new(programs, access, duplicates, false),
+            bare: Bare::new(programs, access),
             store,
             export,
             root,
-            xid: Cell::new(1),
-            deferred: Cell::new(0),
         }
     }
 
@@ -102,60 +103,6 @@ impl Server {
     /// The handle of the root.
     pub fn root(&self) -> FileHandle<'_> {
         FileHandle(&self.root)
-    }
-
-    /// What is replied to a message from `address`; nothing where there is no reply.
-    pub fn exchange(&self, address: &str, message: &[u8]) -> Option<&'static [u8]> {
-        let (outcome, reply) = self.outcome(&caller(address), message);
-        match outcome {
-            Outcome::Replied => Some(reply.leak()),
-            Outcome::Dropped => None,
-            other => panic!("{other:?} over TCP"),
-        }
-    }
-
-    /// What becomes of a message, and the reply.
-    pub fn outcome(&self, caller: &Caller, message: &[u8]) -> (Outcome, Vec<u8>) {
-        let mut reply = Vec::new();
-        let mut outcome = self.service.call(caller, message, &mut reply);
-        while let Outcome::Deferred(job) = outcome {
-            self.deferred.set(self.deferred.get() + 1);
-            reply.clear();
-            outcome = job(&mut reply);
-        }
-        (outcome, reply)
-    }
-
-    /// A call's message.
-    pub fn message(
-        &self,
-        program: (u32, u32),
-        procedure: u32,
-        who: &Auth<'_>,
-        arguments: &[u8],
-    ) -> Vec<u8> {
-        let xid = self.xid.get();
-        self.xid.set(xid + 1);
-        let mut message = Vec::new();
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, xid, program.0, program.1, procedure, who);
-        message.extend_from_slice(arguments);
-        message
-    }
-
-    /// Calls a procedure and gives its results, as bytes.
-    pub fn call(
-        &self,
-        program: (u32, u32),
-        procedure: u32,
-        who: &Auth<'_>,
-        arguments: &[u8],
-    ) -> Result<&'static [u8], Rejection> {
-        let message = self.message(program, procedure, who, arguments);
-        let reply = self.exchange("127.0.0.1:700", &message).expect("a reply");
-        let reply = rpc::parse_reply(reply).expect("a reply's header");
-        assert_eq!(reply.xid, self.xid.get() - 1);
-        reply.body.map(|results| results.rest())
     }
 
     /// Calls an NFS procedure as a user.
@@ -216,29 +163,6 @@ impl Server {
         let written: WriteResult = self.nfs(Procedure::Write, &arguments);
         written.expect("written")
     }
-}
-
-pub fn caller(address: &str) -> Caller {
-    Caller {
-        peer: Peer::Address(address.parse().expect("an address")),
-        connection: 1,
-        transport: Transport::NfsTcp,
-        reply_bytes_max: 2 << 20,
-        placement: None,
-        apart: None,
-        back: None,
-        notes: Notes::default(),
-    }
-}
-
-pub fn user(uid: u32, gid: u32) -> Auth<'static> {
-    Auth::Sys(AuthSys {
-        stamp: 0,
-        machine: b"client",
-        uid,
-        gid,
-        gids: Groups::new(&[]),
-    })
 }
 
 pub fn at<'a>(directory: FileHandle<'a>, name: &'a str) -> DirectoryName<'a> {

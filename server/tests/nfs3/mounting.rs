@@ -111,7 +111,7 @@ fn links_that_stay_in_the_export_are_followed() {
 }
 
 #[test]
-fn who_is_not_in_the_access_list_is_told_so() {
+fn a_caller_outside_the_access_list_is_told_so() {
     let server = Server::new();
     let path = DirPath(b"/export");
     let refused: MountResult<'_> = ask_from(&server, "10.2.0.1:1", Procedure::Mount, &path);

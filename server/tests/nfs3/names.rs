@@ -37,14 +37,14 @@ fn names_at_hand_are_looked_up_without_the_pool() {
     let file = server.create(server.root(), "f");
     server.write(file, 0, b"abc");
     server.attributes(server.root());
-    let before = server.deferred.get();
+    let before = server.deferred();
     let found = lookup(&server, at(server.root(), "f")).expect("found");
     assert_eq!(found.attributes.map(|of| of.size), Some(3));
     assert_eq!(
         refused(lookup(&server, at(server.root(), "g"))),
         Status::NoEnt
     );
-    assert_eq!(server.deferred.get(), before);
+    assert_eq!(server.deferred(), before);
     // What somebody else did to the file has to be dealt with, elsewhere.
     let object = server.object(file);
     let resized = server
@@ -53,7 +53,7 @@ fn names_at_hand_are_looked_up_without_the_pool() {
     resized.expect("changed");
     let found = lookup(&server, at(server.root(), "f")).expect("found");
     assert_eq!(found.attributes.map(|of| of.size), Some(1));
-    assert_eq!(server.deferred.get(), before + 1);
+    assert_eq!(server.deferred(), before + 1);
 }
 
 #[test]

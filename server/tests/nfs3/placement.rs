@@ -128,7 +128,7 @@ fn a_megabyte_that_is_resident_takes_no_worker() {
     server.write(file, 0, &vec![7; 1 << 20]);
     let arguments = range(file, 0, 1 << 20);
     server.same_with_placement(1 << 20, Procedure::Read, &arguments);
-    let before = server.deferred.get();
+    let before = server.deferred();
     let message = server.nfs_message(Procedure::Read, &arguments);
     let (outcome, _) = server.outcome(&placing(1 << 20), &message);
     let Outcome::Placed(placed) = outcome else {
@@ -141,7 +141,7 @@ fn a_megabyte_that_is_resident_takes_no_worker() {
             .all(|piece| matches!(piece, ChunkSource::Frame { .. }))
     );
     assert_eq!(server.gather(placed.pieces), vec![7; 1 << 20]);
-    assert_eq!(server.deferred.get(), before);
+    assert_eq!(server.deferred(), before);
 }
 
 #[test]

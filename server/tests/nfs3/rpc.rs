@@ -130,11 +130,11 @@ fn a_repeated_call_is_answered_as_before_and_not_served_again() {
     let name = at(server.root(), "once").to_bytes();
     let message = server.message(NFS, Procedure::Remove.code(), &user(0, 0), &name);
     let first = server.exchange("127.0.0.1:700", &message).expect("a reply");
-    let before = server.deferred.get();
+    let before = server.deferred();
     // From another port, as after a reconnection.
     let again = server.exchange("127.0.0.1:999", &message).expect("a reply");
     assert_eq!(first, again);
-    assert_eq!(server.deferred.get(), before);
+    assert_eq!(server.deferred(), before);
     let removed: RemoveResult = server.nfs(Procedure::Remove, &at(server.root(), "once"));
     assert!(removed.is_err(), "another call finds nothing to remove");
     assert_eq!(server.service.counts().duplicates, 1);

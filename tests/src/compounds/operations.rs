@@ -490,7 +490,7 @@ pub(super) fn counts(result: &OperationResult<'_>) -> bool {
     of_owner && !not.contains(&status(result))
 }
 
-/// A reply to a callback. None: it is none that can be read.
+/// A reply to a callback. `None` if nobody can read it.
 pub(super) fn callback_reply(message: &[u8], how: u8) -> Option<Vec<u8>> {
     let (header, mut r) = rpc::parse_call(message).ok()?;
     let compound = CallbackHeader::decode(&mut r).ok()?;

@@ -1,4 +1,4 @@
-//! Someone who reads what was never granted.
+//! An attacker that reads what the server never granted.
 
 use crate::world::{FRAMES, Sim, World, below};
 use odafs::{Dial as _, RpcOver};
@@ -11,8 +11,8 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::{Completion as Event, RemoteInvalidation, entropy};
 use odafs_tests::page::PAGE;
 
-/// Sends forged reads, and what clients' connections were seen to send, on a connection that belongs to no session. Each is
-/// an exception, none ends the connection.
+/// Sends forged reads, and requests overheard from clients, on a connection that belongs to no session. Each ends in an
+/// exception, and none ends the connection.
 pub fn attacker(world: &World) {
     let said = PrivateData {
         role: Role::Direct,

@@ -1,4 +1,4 @@
-//! What clients did and saw, by page, and in order as text.
+//! The history of a run: what clients did and saw, by page, and a trace in order.
 
 use odafs_tests::linear::{self, Action, Operation};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 /// A page: number of the file and number of the page in it.
 pub type PagePosition = (u8, u8);
 
-/// The history of a run. All tasks of a run share one thread: its lock is never waited for.
+/// The history of a run. All tasks of a run share one thread, so none waits for its lock.
 #[derive(Default)]
 pub struct History {
     inner: Mutex<Inner>,
@@ -63,7 +63,7 @@ impl History {
         }
     }
 
-    /// Records late what was begun and over at these times.
+    /// Records an operation late, with the times of its beginning and end.
     pub fn record_at(
         &self,
         who: &str,
@@ -87,10 +87,10 @@ impl History {
         let _ = writeln!(self.inner().trace, "{now} {line}");
     }
 
-    /// Checks every page. The trace.
+    /// Checks every page, and returns the trace.
     ///
     /// # Panics
-    /// No order explains what was seen of a page.
+    /// No order of the operations explains what clients saw of a page.
     pub fn check(&self) -> String {
         let inner = self.inner();
         for (place, operations) in &inner.pages {

@@ -23,10 +23,10 @@ use std::path::Path;
 
 /// Where clients find the server.
 pub const NAME: &str = "server";
-/// The user that the simulated server runs as, and all callers become.
+/// The user as which the simulated server runs and all callers act.
 pub const UID: u32 = 1000;
 
-/// Version 4 of this life. What it keeps of who may reclaim, the next one reads.
+/// The options of version 4 in this life. The next life reads its list of clients that may reclaim.
 fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
     let (records, store) = (model.records.clone(), Arc::clone(store));
     let text = records.lock().expect("a run panicked before").clone();
@@ -53,7 +53,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// Starts the life `number` (from 1) on `store`, with room for so many pages that lie so, and for the data of calls.
+    /// Starts the life `number` (from 1) on `store`, with a page cache of this size and layout, and memory for the data of
+    /// calls.
     pub fn start(
         store: &Arc<MemoryStore>,
         network: &Network,
@@ -80,7 +81,7 @@ impl Life {
                 read_ahead_bytes: 8192,
                 change_base: number << 32,
                 handle_key: HandleKey::from([1; 32]),
-                // In every second life fewer than there are frames: entries are replaced, and found again by the host.
+                // Every second life has fewer entries than frames, so the NIC replaces entries and the host finds them again.
                 nic: NicConfig {
                     tpt_entries: if number % 2 == 1 { 4 } else { 16 },
                     ..NicConfig::default()
@@ -127,14 +128,14 @@ impl Life {
         text
     }
 
-    /// Kills it in whatever it is doing, together with the machine: unsynced data may be gone.
-    /// Its threads go on for a while, as zombies that can reach neither clients nor files.
+    /// Kills the server and its machine at any point of their work. Unsynced data may be lost. The server's threads go on for a
+    /// while, as zombies that can reach neither clients nor files.
     pub fn kill(&self, network: &Network) {
         network.kill(NAME);
         self.store.die();
     }
 
-    /// Ends what is left of it.
+    /// Ends what is left of the server.
     pub fn end(mut self) {
         self.assembly.stop();
     }

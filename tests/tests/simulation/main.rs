@@ -1,6 +1,6 @@
-//! The whole system in one process: clients, NIC and server over the simulated fabric, every lock, atomic and piece of a
-//! copy a place where another thread may go on, all of it from one seed. What clients saw is checked page by page
-//! against a register (`odafs_tests::linear`).
+//! The whole system in one process: clients, NIC and server over the simulated fabric. Another thread may go on at every lock,
+//! atomic and piece of a copy. One seed decides everything. A checker compares what clients saw of each page with a register
+//! (`odafs_tests::linear`).
 //!
 //!     RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle ODAFS_SECONDS=120 \
 //!         cargo test --release -p odafs-tests --test simulation -- --nocapture
@@ -32,7 +32,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// Runs one seed; its trace.
+/// Runs one seed, and returns its trace.
 fn run(seed: u64) -> (String, Tally) {
     let found = Arc::new(Mutex::new(None));
     let place = Arc::clone(&found);

@@ -1,4 +1,4 @@
-//! A store as one server life sees it: nothing that a dead server's threads still do reaches the files.
+//! The store of one server life. The threads of a dead server can no longer reach the files.
 
 use odafs_fabric::clock;
 use odafs_fabric::memory::Gather;
@@ -24,7 +24,8 @@ impl Mortal {
         }
     }
 
-    /// `kill -9` and a power failure at one instant: no call of this life is half way through, and none follows.
+    /// Ends the life, as `kill -9` and a power failure at one instant. No call of this life is under way then, and none
+    /// follows.
     pub fn die(&self) {
         let mut dead = self.dead.write();
         *dead = true;
@@ -214,7 +215,7 @@ impl Store for Mortal {
         });
     }
 
-    /// Not under the lock of a life: it may wait for long, and changes nothing.
+    /// Takes no lock of the life, because it may wait for long and changes nothing.
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
         let dead = *self.dead.read();
         if dead {

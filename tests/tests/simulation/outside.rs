@@ -1,4 +1,4 @@
-//! Who changes files behind the server's back, what clients may make of it, and that all is seen in the end.
+//! A writer that changes files behind the server's back, what clients may see of that, and that all of it is seen in the end.
 
 use crate::history::{History, PagePosition};
 use crate::life::UID;
@@ -12,14 +12,14 @@ use odafs_server::store::{
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
 
-/// Logs that there are.
+/// The number of logs.
 const LOGS: u64 = 3;
 /// Bytes of a record of the log; all are in one page.
 const RECORD: usize = 512;
 const RECORDS: usize = PAGE / RECORD;
 
-/// A file of records to which someone else appends, and clients write a record further on than the end. Where someone
-/// has appended, nobody ever reads zeros before a client's later record.
+/// A file of records. The outside writer appends, and clients write a record behind the end with a gap. Once the outside writer
+/// has appended a record, nobody may read zeros there before a client's later record.
 pub struct Log {
     name: String,
     object: ObjectId,
@@ -29,14 +29,14 @@ pub struct Log {
 
 #[derive(Default)]
 struct Written {
-    /// By someone else: the record, and when that was over.
+    /// Records of the outside writer, and when each was complete.
     outside: Vec<(usize, u64)>,
-    /// By clients: the record, and when that began.
+    /// Records of clients, and when each write began.
     ours: Vec<(usize, u64)>,
 }
 
 impl Log {
-    /// Some empty ones.
+    /// Empty logs.
     pub fn some(store: &Arc<MemoryStore>) -> Vec<Self> {
         (0..LOGS)
             .map(|number| Self::new(store, format!("log-{number}")))
@@ -69,7 +69,7 @@ impl Log {
         (now.size as usize).div_ceil(RECORD)
     }
 
-    /// Someone else appends a record.
+    /// The outside writer appends a record.
     fn append(&self, history: &History) {
         let record = self.end();
         if record >= RECORDS {
@@ -84,7 +84,7 @@ impl Log {
         self.written.lock().outside.push((record, history.now()));
     }
 
-    /// A client writes behind the end, with a gap; false: it could not.
+    /// A client writes behind the end, with a gap. Returns false if it could not.
     fn write(&self, file: &File, history: &History) -> bool {
         let record = self.end() + 1;
         if record >= RECORDS {
@@ -95,7 +95,7 @@ impl Log {
             .is_ok()
     }
 
-    /// A client reads all of it; false: it could not.
+    /// A client reads the whole log. Returns false if it could not.
     pub fn read(&self, file: &File, history: &History) -> bool {
         let mut page = [0; PAGE];
         let Ok(bytes) = file.read_at(&mut page, 0) else {
@@ -116,7 +116,7 @@ impl Log {
     }
 }
 
-/// Writes pages behind the server's back. When it takes effect for clients nobody promises.
+/// Writes pages behind the server's back. Nothing promises when clients see that.
 pub fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
     for _ in 0..3 {
         clock::sleep(Nanos::from_micros(below(500)));
@@ -126,7 +126,7 @@ pub fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
         let (offset, data) = (u64::from(page) * PAGE as u64, page_of(value));
         let data = &data[..];
         let all_at_once = [OutsideChange::Write { offset, data }];
-        // The times come first, the bytes later.
+        // The times change first, the bytes later.
         let in_turn = [
             OutsideChange::BeginWrite,
             OutsideChange::EndWrite { offset, data },
@@ -149,7 +149,7 @@ pub fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
     }
 }
 
-/// Writes to the logs, often right behind what someone else has just appended.
+/// Writes to the logs, often right behind what the outside writer has just appended.
 pub fn scribe(world: &World) {
     let Ok(client) = connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)) else {
         return world.failed("the scribe cannot connect");
@@ -186,7 +186,7 @@ pub fn reader(world: &World) {
     }
 }
 
-/// A client reads while someone else's write, whose times can be seen already, takes its time.
+/// A client reads during a write of the outside writer whose times are visible already, and whose bytes come late.
 fn read_beside_a_long_write(client: &Client, world: &World, store: &MemoryStore, file: ObjectId) {
     let begin = store.outside_change(file, OutsideChange::BeginWrite);
     begin.expect("outside change");
@@ -201,7 +201,7 @@ fn read_beside_a_long_write(client: &Client, world: &World, store: &MemoryStore,
     store.outside_change(file, end).expect("outside change");
 }
 
-/// When everybody is through, and the server has had time to look: what is read is what the store holds.
+/// Checks, after all clients have ended and the server has had time to look, that a read returns what the store holds.
 pub fn look_at_last(world: &World, store: &MemoryStore, files: &[ObjectId]) {
     let Ok(client) = connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)) else {
         return world.failed("nobody can connect at last");

@@ -1,8 +1,8 @@
-//! What runs came to: a simulation in which nothing happened proves nothing.
+//! Counts of what happened in runs. A simulation in which nothing happens proves nothing.
 
 use crate::nfs4;
 
-/// What runs came to.
+/// Counts of what happened in runs.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub runs: u64,
@@ -21,9 +21,9 @@ pub struct Tally {
     pub one_sided_hits: u64,
     pub stale_hits: u64,
     pub rpc_reads: u64,
-    /// Of those, what went as RPC-over-RDMA.
+    /// Of `rpc_reads`, those by RPC-over-RDMA.
     pub rdma_reads: u64,
-    /// Of those, what went so over iWARP.
+    /// Of `rdma_reads`, those over iWARP.
     pub iwarp_reads: u64,
     pub reconnects: u64,
     pub kills: u64,

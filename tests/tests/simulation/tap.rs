@@ -1,4 +1,4 @@
-//! A client's connections as an attacker on the way sees them: who can read what is sent, and send it again.
+//! A client's connections as an attacker on the way sees them, who reads messages and sends them again.
 
 use crate::world::below;
 use odafs::{Dial, RpcOver};
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Messages to NICs that were seen on the way, the latest ones.
+/// The latest messages to NICs that the attacker has overheard.
 #[derive(Default)]
 pub struct Captured {
     messages: Mutex<Vec<Vec<u8>>>,
@@ -48,7 +48,7 @@ impl Captured {
     }
 }
 
-/// Dials, and taps what is dialled.
+/// Dials, and taps the connection.
 pub struct Tapped<D> {
     pub dial: D,
     pub captured: Arc<Captured>,
@@ -70,7 +70,7 @@ impl<D: Dial> Dial for Tapped<D> {
         }))
     }
 
-    /// Of RPC-over-RDMA, which is not tapped.
+    /// Dials for RPC-over-RDMA, which it does not tap.
     fn dial_with(
         &self,
         private_data: &dyn Fn(RemoteInvalidation) -> Vec<u8>,
@@ -92,15 +92,15 @@ impl<D: Dial> Dial for Tapped<D> {
     }
 }
 
-/// A tapped connection. Now and then a read goes out twice; the second answer is kept from the client.
+/// A tapped connection. It sends a read twice now and then, and keeps the second answer from the client.
 struct Tap {
     pair: Box<dyn QueuePair>,
     captured: Arc<Captured>,
-    /// To be sent again behind the original.
+    /// A message to send again behind the original.
     waiting: Option<Vec<u8>>,
     /// Sequence numbers sent twice.
     again: BTreeSet<u64>,
-    /// Of these, those that were answered with data.
+    /// Those of these that the server answered with data.
     served: BTreeSet<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Tap {
         }
     }
 
-    /// Is the message that came the answer to a repetition?
+    /// Whether a message answers a repetition.
     fn is_ours(&mut self) -> bool {
         let Some((answer, data)) = Completion::parse(self.pair.message()) else {
             return false;

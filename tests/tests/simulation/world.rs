@@ -1,6 +1,6 @@
 //! One run: a server that pages out, is cut off and killed; clients that read by every route, write, sync, truncate and
-//! extend, some of which keep pages; a clock that stands still now and then; someone who writes behind the server's back;
-//! and an attacker.
+//! extend, some of which keep pages; a clock that stands still now and then; a writer behind the server's back; and an
+//! attacker.
 
 use crate::attacker::attacker;
 use crate::history::{History, PagePosition};
@@ -35,7 +35,7 @@ pub const OUTSIDE: u8 = FILES;
 const FILES_4: &[u8] = &[0, 1, 3, 4];
 /// Pages of a file.
 pub const PAGES: u8 = 3;
-/// What a page that is beyond the end holds.
+/// The value that stands for a page beyond the end.
 const ABSENT: u64 = u64::MAX;
 /// Frames of the page cache, one of them for counters: fewer than there are pages.
 pub const FRAMES: u32 = 6;
@@ -47,8 +47,8 @@ pub fn below(bound: u64) -> u64 {
     entropy::word() % bound
 }
 
-/// One of the ways in which calls travel over RDMA. A reply that the client would fetch does not wait for memory: so not
-/// where it is `tight`.
+/// One of the designs of RPC-over-RDMA. It is not Read-Read where memory is `tight`, because replies that clients fetch do not
+/// wait for memory.
 fn rdma(tight: bool) -> Rdma {
     use Registration::*;
     let designs = 2 - u64::from(tight);
@@ -61,7 +61,7 @@ fn rdma(tight: bool) -> Rdma {
 
 pub struct Sim {
     pub network: Network,
-    /// The client's: it is the same one when it comes back over another connection.
+    /// The client's place in the network, which stays the same over all its connections.
     pub node: u32,
     pub rpc_over: RpcOver,
     pub invalidation: RemoteInvalidation,
@@ -102,15 +102,15 @@ impl Dial for Sim {
 /// What the threads of a run share.
 pub struct World {
     pub network: Network,
-    /// Its devices have the least.
+    /// Whether its devices have the fewest features.
     bare: bool,
-    /// Its connections are iWARP streams.
+    /// Whether its connections are iWARP streams.
     iwarp: bool,
-    /// Nothing goes wrong in it.
+    /// Whether nothing goes wrong in it.
     calm: bool,
-    /// Its disk loses some of what was written.
+    /// Whether its disk loses some of what was written.
     forgets: bool,
-    /// Its server has memory for the data of one call at a time.
+    /// Whether its server has memory for the data of one call only.
     tight: bool,
     /// How often the server is killed.
     kills: u64,
@@ -119,7 +119,7 @@ pub struct World {
     pub logs: Vec<Log>,
     pub captured: Arc<Captured>,
     pub tally: Mutex<Tally>,
-    /// What its clients of version 4 share, if there are any.
+    /// The state that its clients of version 4 share, if there are any.
     model: Option<Arc<Model>>,
 }
 
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Notes what a client could not do.
+    /// Notes that an operation of a client failed.
     pub fn failed(&self, what: &str) {
         if self.calm {
             panic!(
@@ -399,7 +399,7 @@ fn client(world: &World, number: u32) {
     let history = &world.history;
     let who = format!("client-{number}");
     let route = [Route::OneSided, Route::Guarded, Route::Policy, Route::Rpc][below(4) as usize];
-    // What a client has read of a server that was killed with unsynced data may be lost, without a sign of it.
+    // Data that a client has read from a server may be lost with that server, without a sign to the client.
     let caches = world.kills == 0 && below(2) == 0;
     let cache = match caches {
         // Nor is there a promise that a disk forgets nothing.
@@ -419,7 +419,7 @@ fn client(world: &World, number: u32) {
     // What is delegated stays open: nothing checks what is kept of it.
     let mut delegated = BTreeMap::new();
     for _ in 0..STEPS {
-        // Of what changes behind the server's back, pages that are kept may be older than what others have seen.
+        // Pages that a client keeps may miss changes behind the server's back that others have seen.
         let mut files = world.files();
         files.extend(Some(OUTSIDE).filter(|_| !caches));
         let file_number = files[below(files.len() as u64) as usize];
@@ -513,7 +513,7 @@ fn client(world: &World, number: u32) {
                     .collect();
                 let result = file.sync();
                 for (place, value, _) in &mine {
-                    // An answered sync has ended: what it sent again cannot come later.
+                    // An answered sync has ended, so its repetitions cannot come later.
                     let (value, answered) = (*value, result.is_ok());
                     let again = match answered {
                         true => Action::Again { value },
@@ -574,7 +574,8 @@ fn client(world: &World, number: u32) {
     world.tally.lock().add(&tally);
 }
 
-/// Some of what was written and not synced is lost before anybody asks. Whoever syncs the file next must hear of it.
+/// Loses some of what was written and not synced, before anybody asks for a sync. The next client to sync the file must hear of
+/// it.
 fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
     for _ in 0..2 {
         clock::sleep(Nanos::from_micros(below(1000)));

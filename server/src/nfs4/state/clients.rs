@@ -358,7 +358,7 @@ impl State {
         Ok(())
     }
 
-    /// Who takes too much is told so in the terms of its minor version.
+    /// The status for a client that takes too much, in the terms of its minor version.
     pub(super) fn too_much(&self, number: u32) -> Status {
         match self.clients.get(&number) {
             Some(client) if client.legacy() => Status::Resource,
@@ -501,8 +501,8 @@ impl State {
         });
     }
 
-    /// Takes everything from clients whose leases are over and that `hold` something, until there is room: first from those that
-    /// were silent for longest, and never from `wants`.
+    /// Takes everything from clients whose leases are over and that `hold` something, until there is room: first from those
+    /// that were silent for longest, and never from `wants`.
     pub(super) fn expel_silent(
         &mut self,
         now: Nanos,

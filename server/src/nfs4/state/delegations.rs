@@ -1,6 +1,6 @@
-//! Delegations (RFC 8881, sections 10.2, 10.4, 18.6 and 20.2): whoever has one of a file knows that nobody else changes it,
-//! and opens and reads it without asking, until the server recalls the delegation. With a write delegation it also writes, and
-//! nobody else has the file open. They are for clients that hear callbacks.
+//! Delegations (RFC 8881, sections 10.2, 10.4, 18.6 and 20.2). A client with a delegation of a file knows that nobody else
+//! changes the file. It opens and reads the file without asking, until the server recalls the delegation. With a write
+//! delegation it also writes, and nobody else has the file open. Only clients that receive callbacks get delegations.
 //!
 //! ```text
 //!          grant              a change              DELEGRETURN
@@ -106,7 +106,7 @@ pub struct DelegationCounts {
     pub held: usize,
     /// Given.
     pub granted: u64,
-    /// Asked for, since someone else wanted to change the file.
+    /// Recalled, because another client wanted to change the file.
     pub recalled: u64,
     /// Of these, taken away: their clients did not return them.
     pub revoked: u64,
@@ -202,7 +202,7 @@ impl State {
             }
             Delegated::Write => self.is_open_for(*file, share_access::BOTH, Some(client)),
         };
-        // Who has a delegation locks without telling.
+        // A client with a delegation does not tell the server of its locks.
         if is_shared || self.locks.concern(*file, Side::Nlm) {
             return Err(WhyNone::Contention(false));
         }
@@ -213,7 +213,7 @@ impl State {
         let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
         match kind {
             _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
-            // Whoever has it recalled comes first.
+            // The client for which it is recalled comes first.
             _ if keys.iter().any(|key| table.is_recalled(*key)) => {
                 return Err(WhyNone::Contention(false));
             }
@@ -231,7 +231,7 @@ impl State {
         }
         let none = Of::default();
         let of = table.clients.get(&client).unwrap_or(&none);
-        // Who did not return one gets none before it has taken note of that.
+        // A client that did not return one gets no other before it has acknowledged the loss.
         let may = of.states.len() < self.limits.delegations && of.revoked == 0;
         let hears = self.hears(client) || wanted.reclaim;
         if !may || !hears || table.all.len() >= self.limits.all_delegations {
@@ -284,8 +284,8 @@ impl State {
         Some((self.state_id(key, 1), !hears))
     }
 
-    /// Asks for the delegations of a file, but for those of `by`, which wants to change it. Whoever was asked a lease ago
-    /// has lost it. True: there are no others.
+    /// Recalls the delegations of a file, except those of `by`, which wants to change it. A client that was asked a lease ago
+    /// has lost its delegation. Returns true if there are no others.
     pub fn recall(&mut self, now: Nanos, file: ObjectId, by: Option<u32>) -> bool {
         for key in self.delegated_to_others(file, by) {
             if self.is_over(key.0, now) {
@@ -353,7 +353,7 @@ impl State {
         let knows = wanted.reclaim || wanted.delegated;
         let writes = wanted.access & share_access::WRITE != 0;
         let alone = self.is_left_alone(file);
-        // Who reads under a delegation does not tell, and so cannot be denied it.
+        // A client that reads under a delegation does not tell the server, so nobody can deny it reading.
         let conflicts = writes || wanted.deny & share_deny::READ != 0 || alone;
         if conflicts && !self.recall(now, file, Some(client)) {
             return true;
@@ -369,8 +369,9 @@ impl State {
         self.is_left_alone(file)
     }
 
-    /// Whether others may have locked something of the file under a delegation, without telling, that is in the way of such a
-    /// lock. Their delegations are recalled (RFC 8881, section 10.4.2). Who has one for reading alone locks for reading alone.
+    /// Whether others may have locked something of the file under a delegation, without telling the server, that is in the way
+    /// of such a lock. The server recalls their delegations (RFC 8881, section 10.4.2). A client with a read delegation locks
+    /// for reading only.
     pub(super) fn may_be_locked_unseen(
         &mut self,
         now: Nanos,

@@ -71,7 +71,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal(pub u32);
 
-/// Who sent the operation.
+/// The client that sent the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// The client of the compound's session (4.1 and later).
@@ -113,7 +113,7 @@ pub struct Slot {
     pub session: SessionId,
     /// Which slot.
     pub number: u32,
-    /// The reply shall be kept.
+    /// The client asks that the reply be kept.
     pub cache: bool,
     /// The longest reply, bytes.
     pub reply_bytes: u32,
@@ -188,7 +188,7 @@ pub struct Opened {
     pub state: StateId,
     /// The owner is new and has to confirm (4.0).
     pub confirm: bool,
-    /// Who is denied a lock of the file is told when it is free (4.1 and later).
+    /// The server tells a client that is denied a lock of the file when it is free (4.1 and later).
     pub notifies: bool,
 }
 
@@ -241,7 +241,7 @@ pub enum Record {
 /// A client that may reclaim after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reclaiming {
-    /// Who it is.
+    /// The client's identity.
     pub identity: Vec<u8>,
     /// It has delegations, and may reclaim those too. Not so as long as it has not taken note that one was taken from it: the
     /// file may be another since (RFC 8881, section 8.4.2.1).
@@ -251,15 +251,15 @@ pub struct Reclaiming {
 /// Files by the identity of a client, for stable storage.
 pub type NamedFiles = BTreeMap<Vec<u8>, BTreeSet<ObjectId>>;
 
-/// Who may reclaim what it had before the server started anew.
+/// The clients that may reclaim what they had before the server started anew.
 #[derive(Debug)]
 struct Grace {
     /// When it is over, unless all have come before.
     until: Nanos,
     /// Those that have not said that they are done.
     waiting: HashSet<Vec<u8>>,
-    /// Those of them that may reclaim delegations, with the files of the write delegations that they have not reclaimed yet. While
-    /// there are any, no file is changed, and nobody looks at these files.
+    /// Those of them that may reclaim delegations, with the files of the write delegations that they have not reclaimed yet.
+    /// While there are any, no file is changed, and nobody looks at these files.
     delegated: HashMap<Vec<u8>, HashSet<ObjectId>>,
 }
 

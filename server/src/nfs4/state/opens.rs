@@ -298,7 +298,7 @@ impl State {
     /// Whether data of the file may be read or written under this stateid, a special one perhaps: the open must have the
     /// access, and without an open nobody's share may deny it. Renews the lease in 4.0.
     ///
-    /// Who may write may read too, since clients that write parts of pages do (RFC 8881, section 9.1.2).
+    /// An open for writing permits reading too, because clients that write parts of pages read them (RFC 8881, section 9.1.2).
     pub fn io(
         &mut self,
         now: Nanos,

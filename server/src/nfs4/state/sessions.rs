@@ -216,8 +216,8 @@ impl State {
         Ok(made)
     }
 
-    /// Little is left of what slots may keep: clients are asked to do with half of theirs (RFC 8881, section 20.8). They are told
-    /// by SEQUENCE too. Who goes on as before loses nothing.
+    /// Asks clients to use half of their slots, because little is left of what slots may keep (RFC 8881, section 20.8).
+    /// SEQUENCE tells them too. A client that goes on as before loses nothing.
     fn ask_for_slots(&mut self, now: Nanos) {
         if self
             .asked_for_slots

@@ -1,5 +1,6 @@
-//! Owners that wait for locks: those that were denied one are told once nothing is in the way (CB_NOTIFY_LOCK; RFC 8881,
-//! section 20.11). That is a hint: the lock is whoever's asks first, and clients ask from time to time anyway.
+//! Owners that wait for locks. The server tells an owner that was denied a lock when nothing is in the way any more
+//! (CB_NOTIFY_LOCK; RFC 8881, section 20.11). That is a hint: the first to ask gets the lock, and clients ask from time to time
+//! anyway.
 
 use std::collections::BTreeSet;
 

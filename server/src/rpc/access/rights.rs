@@ -6,7 +6,7 @@ use odafs_common::wire::rpc::Auth;
 use odafs_fabric::Peer;
 use odafs_nic::calls::Caller;
 
-use super::{Access, Mapping, NOBODY, Verdict};
+use super::{Access, NOBODY, Squashing, Verdict};
 use crate::vfs::{Credential, Status};
 
 /// The rights of a caller by export, for one call. Exports go by their tags (`Export::tag_of`), and tag 0 is what lies
@@ -83,18 +83,31 @@ impl<'a> Rights<'a> {
         let Some(judged) = self.judged else {
             return Ok(Cow::Borrowed(base));
         };
-        let mapping = |tag| judged.access.mapping_on(judged.caller, tag);
-        match mapping(tag) {
-            same if same == mapping(0) => Ok(Cow::Borrowed(base)),
-            Ok(mapping) => judged.credential(mapping).map(Cow::Owned),
+        let squashing = |tag| judged.access.squashing_on(judged.caller, tag);
+        match squashing(tag) {
+            same if same == squashing(0) => Ok(Cow::Borrowed(base)),
+            Ok(squashing) => judged.credential(squashing).map(Cow::Owned),
             Err(_) => Err(Status::Stale),
         }
+    }
+
+    /// The credential with which a call acts in the export of its file handle, if that may be another than `base`. `tag` finds
+    /// the export, and is asked only where exports have rules. An export that the caller may not reach is refused where the
+    /// handle is resolved.
+    pub fn acting(
+        &self,
+        base: &Credential,
+        tag: impl FnOnce() -> Option<u16>,
+    ) -> Option<Credential> {
+        self.0?;
+        let who = self.credential(tag()?, base).ok()?;
+        Some(who.into_owned())
     }
 
     /// What tells callers of one peer apart in what they hold at the server as a whole: their own ids where exports have
     /// rules, since one of these may keep the ids that the server's own rule squashes.
     pub fn identity(&self, base: &Credential) -> Credential {
-        let claimed = self.judged.map(|judged| judged.credential(Mapping::CLAIMED));
+        let claimed = self.judged.map(|judged| judged.credential(Squashing::CLAIMED));
         claimed.and_then(Result::ok).unwrap_or_else(|| base.clone())
     }
 
@@ -117,9 +130,9 @@ fn user(peer: &Peer, auth: &Auth<'_>) -> u32 {
 }
 
 impl Judged<'_> {
-    fn credential(&self, mapping: Mapping) -> Result<Credential, Status> {
+    fn credential(&self, squashing: Squashing) -> Result<Credential, Status> {
         let peer = &self.caller.peer;
-        let credential = self.access.credential_as(mapping, peer, self.auth);
+        let credential = self.access.credential_as(squashing, peer, self.auth);
         credential.map_err(|_| Status::Access)
     }
 }

@@ -63,24 +63,37 @@ fn loopback_alone_is_let_in_unless_more_is_said() {
 #[test]
 fn loopback_can_be_left_out() {
     let nets = || vec!["10.1.0.0/16".parse().expect("a network")];
-    let access = Access::new(nets(), Squash::All, serving(1000)).without_loopback();
+    let without_loopback = |nets| {
+        let rule = Rule {
+            loopback: false,
+            ..Rule::new(nets, Squash::All)
+        };
+        Access::of(rule, serving(1000))
+    };
+    let access = without_loopback(nets());
     for stranger in ["127.0.0.1:700", "[::1]:700", "[::ffff:127.0.0.1]:700"] {
         assert!(!access.admits(&peer(stranger)), "{stranger}");
     }
     assert!(access.admits(&peer("10.1.2.3:700")));
     let v4 = vec!["127.0.0.0/8".parse().expect("a network")];
-    let access = Access::new(v4, Squash::All, serving(1000)).without_loopback();
+    let access = without_loopback(v4);
     assert!(access.admits(&peer("127.0.0.1:700")) && !access.admits(&peer("[::1]:700")));
 }
 
 #[test]
 fn ids_count_from_privileged_ports_alone() {
     for squash in [Squash::None, Squash::Root] {
-        let access = || Access::new(Vec::new(), squash, serving(0));
-        assert!(access().admits(&peer("127.0.0.1:1023")));
+        let access = |any_port| {
+            let rule = Rule {
+                any_port,
+                ..Rule::new(Vec::new(), squash)
+            };
+            Access::of(rule, serving(0))
+        };
+        assert!(access(false).admits(&peer("127.0.0.1:1023")));
         for anyone in ["127.0.0.1:1024", "[::1]:40000", "[::ffff:127.0.0.1]:1024"] {
-            assert!(!access().admits(&peer(anyone)), "{anyone}");
-            assert!(access().on_any_port().admits(&peer(anyone)), "{anyone}");
+            assert!(!access(false).admits(&peer(anyone)), "{anyone}");
+            assert!(access(true).admits(&peer(anyone)), "{anyone}");
         }
         let process = Peer::Uid {
             uid: 12,
@@ -88,7 +101,7 @@ fn ids_count_from_privileged_ports_alone() {
             groups: [].into(),
             pid: 1,
         };
-        assert!(access().admits(&process));
+        assert!(access(false).admits(&process));
     }
     let squashed = Access::new(Vec::new(), Squash::All, serving(0));
     assert!(squashed.admits(&peer("127.0.0.1:40000")));
@@ -130,7 +143,7 @@ fn with_anonymous(squash: Squash, uid: Option<u32>, gid: Option<u32>) -> Access 
 }
 
 #[test]
-fn who_keeps_no_ids_gets_those_that_are_given() {
+fn callers_without_ids_of_their_own_get_those_of_the_rule() {
     let from = peer("127.0.0.1:1");
     let ids = |access: &Access, auth: &Auth<'_>| {
         let who = credential(access, &from, auth).expect("let in");

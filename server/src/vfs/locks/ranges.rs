@@ -13,23 +13,23 @@ pub struct Span {
 }
 
 impl Span {
-    /// Everything.
+    /// All bytes of a file.
     pub const ALL: Self = Self {
         first: 0,
         last: u64::MAX,
     };
 
-    /// All of the other is in it.
+    /// Whether it contains all of the other.
     pub fn covers(self, other: Self) -> bool {
         self.first <= other.first && other.last <= self.last
     }
 
-    /// Some of the other is in it.
+    /// Whether they overlap.
     pub fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// What is in both.
+    /// The bytes in both.
     pub fn common(self, other: Self) -> Option<Self> {
         self.overlaps(other).then(|| Self {
             first: self.first.max(other.first),
@@ -37,7 +37,7 @@ impl Span {
         })
     }
 
-    /// They overlap, or nothing is between them.
+    /// Whether they overlap, or no byte lies between them.
     fn touches(self, other: Self) -> bool {
         self.first <= other.last.saturating_add(1) && other.first <= self.last.saturating_add(1)
     }
@@ -48,9 +48,9 @@ impl Span {
 pub struct Held {
     /// The range.
     pub span: Span,
-    /// Nobody else may hold any of it.
+    /// Whether nobody else may hold any of it (a write lock).
     pub write: bool,
-    /// By whom.
+    /// The owner.
     pub owner: Owner,
 }
 
@@ -68,7 +68,7 @@ impl Ranges {
         self.0.iter().filter(|held| held.owner == owner).count()
     }
 
-    /// Does something with the ranges of an owner, and counts them.
+    /// Changes the ranges of an owner, and counts them before and after.
     pub fn counting(&mut self, owner: Owner, act: impl FnOnce(&mut Self)) -> Counted {
         let before = self.count(owner);
         act(self);
@@ -94,7 +94,7 @@ impl Ranges {
         Self(within.collect())
     }
 
-    /// Locks all that is in another.
+    /// Locks all ranges of another.
     pub fn lock_all(&mut self, others: &Self, which: impl Fn(&Held) -> bool) {
         for held in others.0.iter().filter(|held| which(held)) {
             self.lock(held.span, held.write, held.owner);

@@ -11,7 +11,7 @@ use odafs_tests::holdings::Holder;
 use odafs_tests::linear::Action;
 use std::collections::BTreeMap;
 
-/// So long a compound waits for its reply at most, while a server is there.
+/// How long a compound waits for its reply at most, while a server runs.
 const WAIT_MAX: Nanos = Nanos::from_secs(60);
 /// Owners of ranges within a client.
 pub const OWNERS: usize = 2;
@@ -33,16 +33,16 @@ pub struct Locks {
     pub units: [Option<bool>; UNITS as usize],
 }
 
-/// What a client does about a recall.
+/// A client's answer to a recall.
 #[derive(Clone, Copy, Debug)]
 pub enum Plan {
     /// It returns the delegation at this time.
     At(Nanos),
-    /// It does not.
+    /// It never returns the delegation.
     Never,
 }
 
-/// A delegation, and what is kept under it.
+/// A delegation, and what the client keeps under it.
 pub struct Delegation {
     pub state: StateId,
     pub write: bool,
@@ -55,7 +55,7 @@ pub struct Delegation {
     pub dirty: BTreeMap<u8, Vec<(Seen, bool)>>,
 }
 
-/// Something that a client has done by itself.
+/// An operation that a client has done without the server.
 #[derive(Clone, Copy)]
 pub struct Seen {
     pub page: u8,
@@ -78,13 +78,13 @@ pub struct Held {
     pub unstable: BTreeMap<u8, (u64, [u8; 8], bool)>,
 }
 
-/// What became of a compound.
+/// The outcome of a compound.
 pub enum Answer {
     /// The reply.
     Reply(Vec<u8>),
-    /// It was executed, and the reply is lost.
+    /// The server executed it, and the reply is lost.
     Somehow,
-    /// The session is gone; perhaps it was executed.
+    /// The session is gone. The server may have executed it.
     Gone,
 }
 
@@ -98,23 +98,23 @@ pub struct Client<'w> {
     pub id: u64,
     /// Changes when the client starts anew.
     pub verifier: u64,
-    /// The session is there, as far as the client knows.
+    /// Whether the client believes that its session exists.
     pub alive: bool,
     /// A time at which the lease was renewed, or before it.
     pub renewed: Nanos,
     pub names: Vec<String>,
     pub handles: Vec<Vec<u8>>,
     pub held: Vec<Held>,
-    /// Recalled before the client knew of them.
+    /// Delegations that the server recalled before the client knew of them.
     pub early: Vec<StateId>,
-    /// The server says that a delegation was taken away.
+    /// Whether the server says that it has revoked a delegation.
     pub revoked: bool,
     pub tally: super::Tally,
-    /// Nothing is lost on purpose.
+    /// Whether the run loses nothing on purpose.
     pub careful: bool,
-    /// It speaks minor version 0.
+    /// Whether it speaks minor version 0.
     pub legacy: bool,
-    /// What its owner of opens has done, in minor version 0.
+    /// The number of operations of its owner of opens, in minor version 0.
     pub turn: u32,
     /// A file whose OPEN is to be confirmed.
     pub unconfirmed: Option<usize>,
@@ -181,7 +181,7 @@ impl<'w> Client<'w> {
         history.record(&self.name, [place], invoked, action, answered);
     }
 
-    /// Answers what the server asks, if it does, over a connection on which it may ask.
+    /// Answers a callback of the server, if one came over a connection that carries callbacks.
     pub fn hears(&mut self) {
         if self.alive && !self.legacy && !self.lines.is_open(By::Rdma) {
             self.connect(By::Rdma);
@@ -230,7 +230,7 @@ impl<'w> Client<'w> {
         }
         if by == By::Rdma && self.alive && !self.legacy {
             let xid = self.fresh_xid();
-            // What comes of it SEQUENCE says.
+            // SEQUENCE tells the result.
             let bind = session::call(xid, &self.session.bind());
             self.lines.send(by, &bind);
         }
@@ -257,7 +257,7 @@ impl<'w> Client<'w> {
         answers
     }
 
-    /// The server has executed a compound, sent at `first`, and said this of the client's state.
+    /// Notes that the server has executed a compound, sent at `first`, and these flags about the client's state.
     pub fn heard(&mut self, first: Nanos, flags: u32) {
         self.renewed = self.renewed.max(first);
         self.revoked = flags & sequence_status::RECALLABLE_STATE_REVOKED != 0;
@@ -291,13 +291,13 @@ impl<'w> Client<'w> {
         }
     }
 
-    /// Gets calls to the server and their replies back, whatever happens to connections. `by` is the only way that they
-    /// take, if it matters.
+    /// Brings calls to the server, and their replies back, over as many connections as that takes. `by` names the only kind of
+    /// connection to use, if that matters.
     pub fn deliver(&mut self, bodies: &[&[u8]], by: Option<By>) -> Vec<Vec<u8>> {
         let only = by;
         let began = clock::now();
         let mut replies: Vec<Option<Vec<u8>>> = vec![None; bodies.len()];
-        // Those that came and were thrown away.
+        // Replies that came and were dropped.
         let mut lost: Vec<Option<Vec<u8>>> = vec![None; bodies.len()];
         let mut under_way: BTreeMap<u32, (usize, Line)> = BTreeMap::new();
         // In minor version 0 the server knows a call again by its xid.
@@ -351,7 +351,7 @@ impl<'w> Client<'w> {
                 }
                 Some(Came::End) => {}
                 None if !self.all_sent(&replies, &under_way) => {}
-                // Its first reply went to a connection that is gone.
+                // The first reply went to a connection that has ended.
                 None if self.legacy && clock::now().since(tried) > Nanos::from_secs(1) => {
                     BOTH.into_iter().for_each(|by| self.lines.cut(by));
                 }
@@ -370,7 +370,7 @@ impl<'w> Client<'w> {
         self.xid
     }
 
-    /// Whether all that is not answered is on its way.
+    /// Whether all unanswered calls are on their way.
     fn all_sent(
         &self,
         replies: &[Option<Vec<u8>>],
@@ -383,7 +383,7 @@ impl<'w> Client<'w> {
         })
     }
 
-    /// What was executed once is answered the same when it comes again.
+    /// Checks that the server answers a repetition with the first reply.
     fn same(&mut self, first: &[u8], reply: &[u8]) {
         self.tally.repeated += 1;
         let again = match session::results(reply).first() {
@@ -399,7 +399,7 @@ impl<'w> Client<'w> {
     }
 }
 
-/// The slot is busy still.
+/// The slot is still busy.
 fn asks_for_time(reply: &[u8]) -> bool {
     let first = session::results(reply);
     let delay = OperationResult::Sequence(Err(Status::Delay));

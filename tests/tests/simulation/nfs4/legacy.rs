@@ -1,5 +1,5 @@
-//! What is different in minor version 0 (RFC 7530): no sessions and no delegations. Owners count what they do, and the server
-//! knows a call again by its xid.
+//! The differences of minor version 0 (RFC 7530): no sessions and no delegations. Owners number their operations, and the
+//! server recognizes a repeated call by its xid.
 
 use super::client::{Answer, Client};
 use super::lines::By;
@@ -64,7 +64,7 @@ impl Client<'_> {
         answers
     }
 
-    /// Gets a client id, and what was held back.
+    /// Gets a client id, and reclaims what the client held.
     pub fn establish_legacy(&mut self) {
         let set = Operation::SetClientId(SetClientIdArgs {
             client: ClientOwner {
@@ -109,7 +109,7 @@ impl Client<'_> {
         }
     }
 
-    /// Counts what an owner has done.
+    /// Counts an owner's operation.
     pub fn count(&mut self, op: &Op, last: &OperationResult<'_>) {
         use OperationResult as R;
         let status = match last {
@@ -130,7 +130,7 @@ impl Client<'_> {
                     self.held[file].turns[owner] += counted;
                 } else {
                     self.turn += counted;
-                    // An owner that got no lock is none.
+                    // An owner exists only once it has got a lock.
                     self.held[file].turns[owner] += u32::from(status.is_none());
                 }
             }

@@ -13,7 +13,7 @@ use odafs_fabric::{Completion, QueuePair};
 use odafs_tests::raw_rdma::Header;
 use std::io;
 
-/// Over which connection.
+/// A kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Messages of any length.
@@ -22,21 +22,21 @@ pub enum By {
     Rdma = 1,
 }
 
-/// Both of them.
+/// Both kinds.
 pub const BOTH: [By; 2] = [By::Messages, By::Rdma];
 
 /// Longest RPC message that goes by [`By::Rdma`], in bytes.
 pub const SHORT: usize = 3800;
 /// Bytes of the header of a message without chunks.
 const HEADER: usize = 28;
-/// Messages of the server that may be on their way.
+/// The most messages of the server that may be on their way.
 const RECEIVES: u32 = 32;
 
-/// One of the connections that there were.
+/// The number of a connection, past or present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line(By, u32);
 
-/// What comes over a connection.
+/// An event of a connection.
 pub enum Came {
     /// An RPC message.
     Message(By, Vec<u8>),
@@ -111,7 +111,7 @@ impl Lines {
         self.open[by as usize] = None;
     }
 
-    /// Sends an RPC message. A connection that does not take it is at its end.
+    /// Sends an RPC message. A connection that does not take it has ended.
     pub fn send(&mut self, by: By, message: &[u8]) -> bool {
         let Some(pair) = &mut self.open[by as usize] else {
             return false;
@@ -130,7 +130,7 @@ impl Lines {
         sent.is_ok()
     }
 
-    /// What has come, if anything has.
+    /// The next event, if there is one.
     pub fn poll(&mut self) -> Option<Came> {
         for by in BOTH {
             let Some(pair) = &mut self.open[by as usize] else {
@@ -159,7 +159,7 @@ impl Lines {
         None
     }
 
-    /// Waits until something has come, or until `until`.
+    /// Waits for an event, or until `until`.
     pub fn wait(&mut self, until: Nanos) {
         self.wake.prepare();
         let mut quiet = true;

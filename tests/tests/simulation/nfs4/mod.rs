@@ -1,4 +1,4 @@
-//! Clients of version 4 in a world: what they do, and what is left when they are through.
+//! Clients of version 4 in a world: their operations, and what is left when they have ended.
 
 mod client;
 mod legacy;
@@ -23,10 +23,10 @@ use std::sync::{Mutex, MutexGuard};
 pub const UNITS: u8 = 6;
 /// Clients of version 4.
 pub const CLIENTS: u32 = 3;
-/// What each of them does, at the most.
+/// The most operations of each.
 const STEPS: u64 = 24;
 
-/// When the server began and ended.
+/// The times at which the server began and ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lives {
     /// The last one was begun,
@@ -38,12 +38,12 @@ pub struct Lives {
 /// What clients of version 4 share.
 pub struct Model {
     pub lease: Nanos,
-    /// No deadline passes while anybody can run.
+    /// Whether no deadline passes while any thread can run.
     pub in_time: bool,
     pub files: &'static [u8],
-    /// One client speaks minor version 0.
+    /// Whether one client speaks minor version 0.
     pub legacy: bool,
-    /// Who may reclaim, on stable storage.
+    /// The clients that may reclaim, on stable storage.
     pub records: Arc<Mutex<String>>,
     holdings: Mutex<Holdings>,
     lives: Mutex<Lives>,
@@ -74,12 +74,12 @@ impl Model {
         self.lives().started
     }
 
-    /// The server has died.
+    /// Notes that the server has died.
     pub fn died(&self) {
         self.holdings().died(clock::now().0);
     }
 
-    /// Another one has been started, at `started` or later.
+    /// Notes that another server has started, at `started` or later.
     pub fn lives_again(&self, started: Nanos) {
         *self.lives.lock().expect("a run panicked before") = Lives {
             started,
@@ -88,7 +88,7 @@ impl Model {
     }
 }
 
-/// What clients of version 4 came to.
+/// Counts of what happened to clients of version 4.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub sessions: u64,
@@ -98,17 +98,17 @@ pub struct Tally {
     pub reads: u64,
     pub writes: u64,
     pub locks: u64,
-    /// Opens and locks that were refused, since another was in the way.
+    /// Opens and locks that the server refused because another was in the way.
     pub denied: u64,
     pub delegations: u64,
     pub recalls: u64,
     pub revoked: u64,
     /// Reads and writes under delegations, without a call.
     pub cached: u64,
-    /// Compounds that came twice.
+    /// Compounds that the server got twice.
     pub repeated: u64,
     pub reclaims: u64,
-    /// Replies that said that no callback gets through.
+    /// Replies that say that no callback gets through.
     pub deaf: u64,
 }
 
@@ -131,7 +131,7 @@ impl Tally {
     }
 }
 
-/// A client: it does this and that, is cut off, sleeps too long, starts anew, and goes, perhaps without a word.
+/// Runs a client. It makes operations at random, is cut off, sleeps too long and starts anew. It may end without a word.
 pub fn client(world: &World, model: &Model, number: u32) {
     let mut client = Client::new(world, model, number, model.files.len());
     client.legacy = number == 0 && model.legacy;
@@ -189,14 +189,14 @@ impl Client<'_> {
         let body = self.session.destroy();
         let reply = self.deliver(&[&body], Some(By::Rdma)).remove(0);
         match results(&reply)[..] {
-            // It comes again.
+            // The client tries again.
             [OperationResult::DestroySession(Ok(()) | Err(Status::BadSession))] => {}
             ref other => self.fail(&format!("DESTROY_SESSION: {other:?}")),
         }
         self.alive = false;
     }
 
-    /// Something that takes more than one compound, now and then.
+    /// Makes, now and then, an operation of more than one compound.
     fn tidies(&mut self) {
         let file = below(self.held.len() as u64) as usize;
         match below(3) {
@@ -210,7 +210,7 @@ impl Client<'_> {
         }
     }
 
-    /// Some things to do at the same time, each with a file of its own. What needs no call is done at once.
+    /// Makes some operations at the same time, each on a file of its own. Those that need no call end at once.
     fn choose(&mut self, step: u64) -> Vec<Op> {
         let mut ops = Vec::new();
         if below(8) == 0 {
@@ -315,7 +315,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads a page from what is kept, if it is there. False: it has to be read by a call.
+    /// Reads a page from what the client keeps. Returns false if it takes a call.
     fn sees(&mut self, file: usize, page: u8) -> bool {
         let history = &self.world.history;
         let Some(delegation) = &mut self.held[file].delegation else {
@@ -338,7 +338,7 @@ impl Client<'_> {
         true
     }
 
-    /// Writes a page without telling.
+    /// Writes a page under a delegation, without a call.
     fn writes(&mut self, file: usize, page: u8, value: u64) {
         let history = &self.world.history;
         let seen = Seen {
@@ -362,7 +362,7 @@ impl Client<'_> {
         delegation.is_none_or(|delegation| delegation.dirty.is_empty())
     }
 
-    /// Sends what was written without telling.
+    /// Sends what the client has written without a call.
     fn flush(&mut self, file: usize) {
         for page in 0..PAGES {
             for _ in 0..200 {
@@ -384,7 +384,7 @@ impl Client<'_> {
         }
     }
 
-    /// Gives a delegation back, once all is sent.
+    /// Returns a delegation, after all data under it is sent.
     fn return_delegation(&mut self, file: usize) {
         self.flush(file);
         if self.alive && self.held[file].delegation.is_some() && self.is_flushed(file) {
@@ -392,7 +392,7 @@ impl Client<'_> {
         }
     }
 
-    /// Gives all back, and is forgotten.
+    /// Gives everything back, and has the server forget the client.
     fn goes(&mut self) {
         self.say("goes");
         self.careful = true;
@@ -404,7 +404,7 @@ impl Client<'_> {
                 self.perform(&[Op::Close { file }]);
             }
         }
-        // Minor version 0 forgets by itself who has nothing.
+        // In minor version 0 the server itself forgets a client that holds nothing.
         if !self.alive || self.legacy {
             return;
         }
@@ -419,8 +419,8 @@ impl Client<'_> {
     }
 }
 
-/// When all are through, one client gets everything in a bounded time, whatever the others have left; and then the server
-/// keeps nothing.
+/// Checks, after all clients have ended, that one client gets everything in a bounded time, whatever the others have left. The
+/// server then keeps nothing.
 pub fn finale(world: &World, model: &Model, state: &dyn Fn() -> String) {
     clock::sleep(model.lease + model.lease);
     let mut last = Client::new(world, model, CLIENTS, model.files.len());
@@ -468,7 +468,7 @@ pub fn finale(world: &World, model: &Model, state: &dyn Fn() -> String) {
     let state = state();
     for left in ["clients", "sessions", "opens", "locks", "delegations"] {
         let are = |count| state.contains(&format!("odafs_nfs4_{left} {count}\n"));
-        // That it was expelled a client of minor version 0 may hear for a day.
+        // For a day the server can still tell a client of minor version 0 that it was expelled.
         if !are(0) && !(model.legacy && left == "clients" && are(1)) {
             last.fail(&format!("{left} are left:\n{state}"));
         }

@@ -12,7 +12,7 @@ use odafs_tests::holdings::What;
 use odafs_tests::linear::Action;
 
 impl Client<'_> {
-    /// Gets a session, and what was held back.
+    /// Gets a session, and reclaims what the client held.
     pub fn establish(&mut self) {
         while !self.alive {
             if self.legacy {
@@ -63,7 +63,7 @@ impl Client<'_> {
         }
     }
 
-    /// What was held can be reclaimed, or is lost.
+    /// Notes that the client may reclaim what it held, or has lost it.
     pub fn unknown_to_server(&mut self) {
         self.revoked = false;
         self.early.clear();
@@ -116,7 +116,7 @@ impl Client<'_> {
         self.handles = handles;
     }
 
-    /// Takes back what was held before the server died, as far as it may be.
+    /// Reclaims what the client held before the server died, as far as the server lets it.
     fn reclaim(&mut self) {
         let (forgets, late) = (below(8) == 0, below(8) == 0);
         for file in 0..self.held.len() {
@@ -125,7 +125,7 @@ impl Client<'_> {
                 self.lose(file);
             }
             if let Some(delegation) = &mut self.held[file].delegation {
-                // What was seen since the server last showed that it kept it, nobody knows to be true.
+                // Reads since the server last showed that it kept the delegation prove nothing.
                 delegation.pages.clear();
                 delegation.read.clear();
                 for written in delegation.dirty.values_mut() {
@@ -133,7 +133,7 @@ impl Client<'_> {
                     written.iter_mut().for_each(|(seen, _)| seen.returned = 0);
                 }
             }
-            // An open is asked for by itself: a delegation without one is given up.
+            // The client asks for the open by itself, and gives up a delegation without one.
             if self.held[file].open.is_none() {
                 self.lose(file);
             }
@@ -173,7 +173,7 @@ impl Client<'_> {
         in_time && self.model.holdings().was_kept(by, at, what)
     }
 
-    /// False: it is lost, or the session is gone again.
+    /// Returns false if the client has lost it, or if the session is gone again.
     fn reclaim_file(&mut self, file: usize) -> bool {
         let Some(open) = self.held[file].open.take() else {
             return false;
@@ -278,7 +278,7 @@ impl Client<'_> {
         true
     }
 
-    /// False: the session is gone again.
+    /// Returns false if the session is gone again.
     fn reclaim_lock(&mut self, file: usize, owner: usize, (unit, write): (u8, bool)) -> bool {
         if self.held[file].open.is_none() {
             return false;
@@ -318,7 +318,7 @@ impl Client<'_> {
             }
             Some(OperationResult::Lock(Err(refused))) => {
                 self.held[file].turns[owner] += u32::from(!is_new);
-                // The open was downgraded under the lock.
+                // The client downgraded the open under the lock.
                 let unfit = *refused == LockFailed::Other(Status::OpenMode);
                 if !unfit && self.is_entitled(owner, file, what) {
                     self.fail("a lock that it may reclaim was refused");
@@ -330,7 +330,7 @@ impl Client<'_> {
         true
     }
 
-    /// Nothing of a file is held any more.
+    /// Notes that the client holds nothing of a file any more.
     pub fn lose(&mut self, file: usize) {
         self.lose_delegation(file);
         self.held[file].open = None;
@@ -353,7 +353,7 @@ impl Client<'_> {
         self.drop_delegation(file);
     }
 
-    /// What was kept under a delegation is worth nothing. What was written so may have been sent.
+    /// Drops what the client kept under a delegation. It may have sent what it wrote.
     pub fn drop_delegation(&mut self, file: usize) {
         let Some(delegation) = self.held[file].delegation.take() else {
             return;
@@ -371,7 +371,7 @@ impl Client<'_> {
         }
     }
 
-    /// Takes note that a delegation was taken away.
+    /// Acknowledges that the server has revoked a delegation.
     pub fn free(&mut self, file: usize) {
         let Some(delegation) = &self.held[file].delegation else {
             return;
@@ -391,7 +391,7 @@ impl Client<'_> {
         }
     }
 
-    /// Looks which delegations were taken away, if the server says that some were.
+    /// Finds the delegations that the server has revoked, if it says that there are some.
     pub fn settle(&mut self) {
         if !self.revoked || !self.alive {
             return;
@@ -416,14 +416,14 @@ impl Client<'_> {
                 other => self.fail(&format!("TEST_STATEID: {other:?}")),
             }
         }
-        // Another may have been taken away meanwhile, if there is one.
+        // The server may have revoked another meanwhile.
         let none = self.held.iter().all(|held| held.delegation.is_none());
         if self.alive && self.one(&[]).is_some() && self.revoked && none {
             self.fail("told of a loss that is none");
         }
     }
 
-    /// Gives delegations back whose time has come.
+    /// Returns the delegations that are due.
     pub fn give_back(&mut self) {
         for file in 0..self.held.len() {
             let due = self.held[file].delegation.as_ref().is_some_and(

@@ -1,5 +1,5 @@
-//! The protocol of a client of versions 4.1 and 4.2, without IO (RFC 8881): compounds in the slots of a session, which are
-//! repeated until they are answered, and the one slot of callbacks.
+//! The protocol of a client of versions 4.1 and 4.2, without IO (RFC 8881): compounds in the slots of a session, which the
+//! client repeats until it gets an answer, and the one slot of callbacks.
 
 use odafs_common::wire::nfs4::*;
 use odafs_common::wire::rpc::{self, Auth};
@@ -11,7 +11,7 @@ pub const SLOTS: u32 = 3;
 /// The program of callbacks.
 const CALLBACKS: u32 = 0x4000_0000;
 
-/// What sessions are asked for.
+/// The limits that the client asks for.
 const CHANNEL: ChannelAttributes = ChannelAttributes {
     header_padding: 0,
     max_request: 64 << 10,
@@ -22,17 +22,17 @@ const CHANNEL: ChannelAttributes = ChannelAttributes {
     rdma_reads: AtMostOne(None),
 };
 
-/// A compound on its way, the same each time that it is sent.
+/// A compound under way. Each repetition has the same bytes.
 pub struct Sent {
-    /// What it says, from its tag on.
+    /// Its bytes, from the tag on.
     pub body: Vec<u8>,
-    /// The server was asked to keep the reply.
+    /// Whether the client asked the server to keep the reply.
     pub kept: bool,
     /// When it was first sent.
     pub first: Nanos,
 }
 
-/// A session, with all that it takes to go on with it over other connections.
+/// A session, with all that it needs to go on over other connections.
 #[derive(Default)]
 pub struct Session {
     pub minor: u32,
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// How many compounds may be under way.
+    /// The number of compounds that may be under way.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -170,10 +170,10 @@ impl Session {
         compound(self.minor, &[Operation::DestroySession(self.id)])
     }
 
-    /// Answers a callback, the same if it comes again: the answer, and what it asks for, once.
+    /// Answers a callback. A repetition gets the same answer. Returns the answer, and the request if it is new.
     ///
     /// # Panics
-    /// No server may ask so.
+    /// No server may send such a callback.
     pub fn called(&mut self, message: &[u8]) -> (Vec<u8>, Option<StateId>) {
         let (header, mut r) = rpc::parse_call(message).expect("a call");
         assert_eq!((header.program, header.version), (CALLBACKS, 1));
@@ -183,7 +183,7 @@ impl Session {
             panic!("a callback without CB_SEQUENCE");
         };
         if sequence.session != self.id {
-            // Of a session that is over.
+            // A callback of a session that has ended.
             let result = CallbackResult::Sequence(Err(Status::BadSession));
             return (answer(header.xid, Status::BadSession, &[result]), None);
         }
@@ -242,7 +242,7 @@ pub fn status(message: &[u8]) -> Status {
     results.header().status
 }
 
-/// What SEQUENCE came to, with which a reply begins.
+/// The result of SEQUENCE, with which a reply begins.
 pub fn sequenced(message: &[u8]) -> Result<SequenceOk, Status> {
     let reply = rpc::parse_reply(message).expect("a reply");
     let body: Reader<'_> = reply.body.expect("results");

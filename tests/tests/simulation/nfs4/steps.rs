@@ -1,4 +1,4 @@
-//! What a client of version 4 does to files, and what it makes of the answers.
+//! The operations of a client of version 4 on files, and what it concludes from the replies.
 
 use super::client::{Answer, Client, Delegation, Held, Locks, OWNERS, Open, Plan, Seen};
 use super::lines::By;
@@ -12,7 +12,7 @@ use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
 
 impl Client<'_> {
-    /// Does these at the same time, each in a slot of its own; no two of them concern one file.
+    /// Makes these operations at the same time, each in a slot of its own. No two of them concern one file.
     pub fn perform(&mut self, ops: &[Op]) {
         if !self.alive {
             return;
@@ -51,7 +51,7 @@ impl Client<'_> {
         }
     }
 
-    /// What is given back is given back as soon as that may arrive.
+    /// Notes what an operation gives back. It counts as given back from the moment at which the call may arrive.
     fn before(&mut self, op: &Op, now: Nanos) {
         let end = |client: &Self, owner, file: usize, what| {
             let file = client.model.files[file];
@@ -100,7 +100,7 @@ impl Client<'_> {
         }
     }
 
-    /// Nobody knows whether it was done.
+    /// Notes an operation that the server may have executed or not.
     fn unknown(&mut self, op: &Op, invoked: u64) {
         match op {
             Op::Write {
@@ -238,7 +238,7 @@ impl Client<'_> {
                 self.free(*file);
             }
             (Op::Make { .. }, R::Create(Ok(_))) | (Op::Remove { .. }, R::Remove(Ok(_))) => {}
-            // It was done before the server died, which forgot that it had answered.
+            // The server executed it before it died, and has forgotten its reply.
             (Op::Make { .. }, R::Create(Err(Status::Exist)))
             | (Op::Remove { .. }, R::Remove(Err(Status::NoEnt)))
                 if self.legacy && self.model.started() > from => {}
@@ -283,7 +283,7 @@ impl Client<'_> {
         self.take_delegation(file, &opened.delegation, false);
     }
 
-    /// A file is open so from now on.
+    /// Notes that a file is open so from now on.
     fn holds(&mut self, file: usize, open: Open, from: Nanos) {
         let what = What::Open {
             access: open.access,
@@ -312,7 +312,7 @@ impl Client<'_> {
         }
     }
 
-    /// A delegation that came with an open, if one did.
+    /// Notes a delegation that came with an open, if one did.
     pub fn take_delegation(
         &mut self,
         file: usize,
@@ -356,7 +356,7 @@ impl Client<'_> {
         true
     }
 
-    /// A state has changed once.
+    /// Notes that a state has changed once.
     fn follows(&self, before: Option<StateId>, now: &StateId) {
         let expected = match before {
             Some(before) => StateId {
@@ -398,7 +398,7 @@ impl Client<'_> {
             Err(LockFailed::Other(status)) => self.fail(&format!("{op:?}: {status:?}")),
         }
         for unit in units.each() {
-            // What was not given back after all.
+            // The client still has what it did not give back.
             let still = mine.units[usize::from(unit)].filter(|had| *had && !write);
             let Some(write) = result.as_ref().map(|_| write).ok().or(still) else {
                 continue;
@@ -452,7 +452,7 @@ impl Client<'_> {
         self.record(place, invoked, Action::Write { value, stable }, true);
     }
 
-    /// What was written of a page by the client itself is there for all.
+    /// Notes that all clients can see what this client wrote of a page under a delegation.
     fn flushed(&mut self, file: usize, page: u8) {
         let delegation = self.held[file].delegation.as_mut();
         let done = delegation.and_then(|delegation| delegation.dirty.remove(&page));

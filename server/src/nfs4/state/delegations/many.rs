@@ -27,7 +27,7 @@ impl State {
         holders.map(|(number, _)| *number).collect()
     }
 
-    /// Who has nearly as many as there may be is asked to return half of them (CB_RECALL_ANY).
+    /// Asks a client that has nearly as many as it may to return half of them (CB_RECALL_ANY).
     pub(super) fn ask_for_some(&mut self, now: Nanos, client: u32) {
         let table = &mut self.delegations;
         let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < ASKING);
@@ -43,7 +43,7 @@ impl State {
             asked.push(client);
         }
         for client in asked {
-            // Who is gone would not answer, and loses all that it has.
+            // A client whose lease is over would not answer, and loses all that it has.
             if self.is_over(client, now) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Delegations and restarts: what stable storage says of them, who may reclaim them, and what waits for that (RFC 8881, sections
-//! 8.4.2.1 and 10.2.1).
+//! Delegations and restarts: what stable storage keeps of them, which clients may reclaim them, and what waits for that (RFC
+//! 8881, sections 8.4.2.1 and 10.2.1).
 
 use std::collections::HashSet;
 
@@ -23,8 +23,8 @@ impl State {
         self.grace.delegated.values().flatten().copied().collect()
     }
 
-    /// Whether a client has to wait until such a file is reclaimed. Who may reclaim something itself does not: it could be too
-    /// late for that afterwards.
+    /// Whether a client has to wait until such a file is reclaimed. A client that may reclaim something itself does not wait,
+    /// because it could be too late for that afterwards.
     pub fn awaits(&self, file: ObjectId, by: Option<u64>) -> bool {
         let by = by.and_then(|id| self.clients.get(&self.number(id)?));
         let reclaims = by.is_some_and(|client| self.grace.waiting.contains(&client.identity));
@@ -85,8 +85,8 @@ impl State {
         }
     }
 
-    /// The files of write delegations, if there are others since this was last asked. They go to stable storage before the reply
-    /// that brings one.
+    /// The files of write delegations, if there are others since this was last asked. They go to stable storage before the
+    /// reply that brings one.
     pub fn take_named(&mut self) -> Option<NamedFiles> {
         std::mem::take(&mut self.naming).then(|| self.named.clone())
     }
@@ -125,7 +125,7 @@ impl State {
         });
     }
 
-    /// Who has returned all its delegations a lease ago needs no grace for them.
+    /// Forgets clients that returned all their delegations a lease ago: they need no grace for them.
     pub(in crate::nfs4::state) fn forget_returned(&mut self, now: Nanos) {
         self.forget_returned_files();
         let mut returned = Vec::new();
