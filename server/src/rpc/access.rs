@@ -480,10 +480,9 @@ impl Access {
         caller: &Caller,
         auth: &Auth<'_>,
     ) -> Result<Credential, AuthStat> {
-        match self.verdict(caller) {
-            Verdict::Admitted(squash) => self.credential_as(squash, &caller.peer, auth),
-            Verdict::Stranger | Verdict::WrongPort => Err(AuthStat::TooWeak),
-        }
+        let squashing = self.squashing_at(caller, SERVER);
+        let squashing = squashing.map_err(|_| AuthStat::TooWeak)?;
+        self.credential_as(squashing, &caller.peer, auth)
     }
 
     /// Whether `known` is what a caller says of itself, whatever is made of that.

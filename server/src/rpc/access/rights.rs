@@ -99,7 +99,7 @@ impl<'a> Rights<'a> {
         base: &Credential,
         tag: impl FnOnce() -> Option<u16>,
     ) -> Option<Credential> {
-        self.0?;
+        self.judged?;
         let who = self.credential(tag()?, base).ok()?;
         Some(who.into_owned())
     }
