@@ -325,8 +325,8 @@ fn a_server_that_starts_anew_waits_for_what_it_does_not_know() {
 #[ignore = "a measurement"]
 fn what_an_exact_read_costs() {
     const PAGES: u64 = 256;
-    const READS: u64 = 2000;
-    const ROUNDS: usize = 40;
+    const READS: u64 = 500;
+    const ROUNDS: usize = 20;
     let house = House::open();
     house.file("a", &vec![7; PAGES as usize * 4096]);
     let ways = [

@@ -144,7 +144,7 @@ struct Kept {
 impl Default for Promises {
     fn default() -> Self {
         Self {
-            holders: Default::default(),
+            holders: std::array::from_fn(|_| OnceLock::new()),
             shards: std::array::from_fn(|_| Shard::default()),
             promised: AtomicU64::new(0),
             alone: AtomicU64::new(0),
