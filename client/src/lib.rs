@@ -97,6 +97,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod acl;
 mod ahead;
 mod batch;
 mod budget;
