@@ -34,9 +34,9 @@ with --foreground.
 In /etc/fstab, if mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
 
-Options of -o: ro, rw, cache=MODE, allow_other, route=ROUTE, deadline=TIME, threads=N (1 to 256),
-[no]suid, [no]dev, [no]exec. The options of mount(8) itself (_netdev, noauto, nofail, x-*) are
-accepted and have no effect.
+Options of -o: ro, rw, cache=MODE, allow_other, [no]acl, route=ROUTE, deadline=TIME, threads=N
+(1 to 256), [no]suid, [no]dev, [no]exec. The options of mount(8) itself (_netdev, noauto, nofail,
+x-*) are accepted and have no effect.
 
 If the server does not answer, calls wait for the deadline and then fail with EIO. If the
 process was killed, `umount -l DIR` clears the directory. bindings/mount/README.md describes what
@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Let other users in, as far as the modes of the files allow; root's mounts always do
     #[arg(long)]
     allow_other: bool,
+    /// Judge other users by the access control lists that files have at the server, not by modes alone
+    #[arg(long)]
+    acl: bool,
     /// Stay in the foreground, and print errors to stderr
     #[arg(long)]
     foreground: bool,
@@ -204,6 +207,7 @@ fn asked(arguments: &Arguments) -> Result<Asked> {
             read_only: arguments.read_only,
             cache: cache(arguments.cache),
             allow_other: arguments.allow_other || default.allow_other,
+            acls: arguments.acl,
             source: arguments.source.text.clone(),
             ..default
         },
@@ -238,6 +242,8 @@ fn take(asked: &mut Asked, option: &str) -> Result<(), String> {
         ("ro", None) => mount.read_only = true,
         ("rw", None) => mount.read_only = false,
         ("allow_other", None) => mount.allow_other = true,
+        ("acl", None) => mount.acls = true,
+        ("noacl", None) => mount.acls = false,
         ("suid", None) => mount.set_id = true,
         ("nosuid", None) => mount.set_id = false,
         ("dev", None) => mount.devices = true,
@@ -298,6 +304,7 @@ mod tests {
             read_only: false,
             cache: CacheName::CloseToOpen,
             allow_other: false,
+            acl: false,
             foreground: false,
             options: vec![options.to_owned()],
             in_background: false,
@@ -308,8 +315,10 @@ mod tests {
 
     #[test]
     fn options_of_fstab() {
-        let asked = with("rw,ro,,cache=off,deadline=5s,route=rpc,threads=3,suid,noexec").unwrap();
+        let asked =
+            with("rw,ro,,cache=off,deadline=5s,route=rpc,threads=3,suid,noexec,acl").unwrap();
         assert!(asked.mount.read_only && asked.mount.set_id && !asked.mount.execute);
+        assert!(asked.mount.acls && !with("acl,noacl").unwrap().mount.acls);
         assert_eq!((asked.mount.cache, asked.mount.threads), (Cache::Off, 3));
         assert_eq!(asked.deadline, Duration::from_secs(5));
         assert_eq!(asked.route, Route::Rpc);

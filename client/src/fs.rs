@@ -46,6 +46,7 @@ use crate::{
     url::NAME_MAX,
 };
 pub use crate::{
+    acl::{AclEntry, AclTag, Acls},
     handle::Handle,
     listing::Entries,
     types::{
@@ -144,6 +145,15 @@ impl FileSystem {
     pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, PathError> {
         let granted = self.nfs().access(file, wanted);
         Ok(granted.map_err(of("ask for access to", file))? & wanted)
+    }
+
+    /// The access control lists of a file (GETACL of NFSACL version 3).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the server has no lists. See the [module](self#errors) for the others.
+    pub fn acls(&self, file: &Handle) -> Result<Acls, PathError> {
+        let lists = self.nfs().acls(file);
+        lists.map_err(of("read the access control lists of", file))
     }
 
     /// Opens a file for reading and writing, and checks what is cached of it against the server (GETATTR). Reads of an

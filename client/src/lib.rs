@@ -99,6 +99,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod acl;
 mod ahead;
 mod batch;
 mod budget;

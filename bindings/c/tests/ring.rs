@@ -98,7 +98,7 @@ fn reads_of_several_files_that_are_submitted_together_are_under_way_together() {
         assert_eq!(done, [(0, 10), (1, 10), (2, 10), (3, 10)]);
         HOLDS.store(0, SeqCst);
         odafs_ring_free(ring);
-        files.map(|file| odafs_close(file));
+        files.iter().for_each(|file| odafs_close(*file));
         odafs_disconnect(client);
     }
     for (file, buffer) in (0..).zip(&buffers) {

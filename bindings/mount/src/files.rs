@@ -31,6 +31,8 @@ pub struct Files {
     /// How long names and attributes are valid.
     pub kept: Duration,
     pub cache: Cache,
+    /// Whether the kernel judges by access control lists.
+    pub acls: bool,
     /// Whether the kernel can map files into memory that are read past its cache.
     pub maps_direct: bool,
     /// Sends the kernel notifications.
@@ -67,6 +69,7 @@ impl Files {
                 Cache::Off => Duration::ZERO,
             },
             cache: options.cache,
+            acls: options.acls,
             maps_direct: false,
             notifier: Arc::default(),
             alarm: Arc::default(),

@@ -23,7 +23,7 @@
 //! | `names`, `data`, `listing` | what each operation does |
 //! | `files`, `inodes` | what they share; the kernel's numbers of files |
 //! | `watch` | changes by others, of which the kernel is told |
-//! | `attributes` | attributes and errors, as the kernel wants them |
+//! | `attributes`, `acls` | attributes, errors and access control lists, as the kernel wants them |
 //! | `unmount` | from the mount point to the end |
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod acls;
 mod attributes;
 mod data;
 mod files;
@@ -59,6 +60,10 @@ pub struct Options {
     /// Whether other users may use the mount, as far as the modes of files let them. True by default if root mounts.
     /// Others need `user_allow_other` in /etc/fuse.conf.
     pub allow_other: bool,
+    /// Whether the kernel judges by the access control lists that files have at the server, and not by their modes alone.
+    /// It asks for the list of a file that it judges for another user than its owner, and again when it asks for the
+    /// attributes again: one call more for each. False by default.
+    pub acls: bool,
     /// Number of threads that answer the kernel, which is the number of calls that may be under way at once. 8 by
     /// default, 1 at least.
     pub threads: usize,
@@ -78,6 +83,7 @@ impl Default for Options {
             read_only: false,
             cache: Cache::CloseToOpen,
             allow_other: rustix::process::geteuid().is_root(),
+            acls: false,
             threads: 8,
             set_id: false,
             devices: false,

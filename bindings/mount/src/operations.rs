@@ -47,7 +47,8 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
     }
 }
 
-// Locks are the kernel's own. After ENOSYS the kernel itself refuses extended attributes and fallocate with EOPNOTSUPP,
+// Locks are the kernel's own. After ENOSYS the kernel itself refuses extended attributes (to set them, where it judges by
+// lists) and fallocate with EOPNOTSUPP,
 // copies ranges by reading and writing, and seeks as if no file had holes.
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -58,6 +59,12 @@ impl Filesystem for Files {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+        if self.acls {
+            // The kernel asks for the attributes that hold the lists, and judges by them itself.
+            let judges = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
+            judges
+                .map_err(|_| io::Error::other("the kernel's FUSE knows no access control lists"))?;
+        }
         let there = config.capabilities() & wanted;
         // They are there.
         let _ = config.add_capabilities(there);
@@ -369,8 +376,14 @@ impl Filesystem for Files {
         reply.error(Errno::ENOSYS);
     }
 
-    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENOSYS);
+    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        match Files::getxattr(self, number.0, name) {
+            Err(error) => reply.error(error),
+            // The kernel asks for the length alone.
+            Ok(value) if size == 0 => reply.size(value.len() as u32),
+            Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+            Ok(value) => reply.data(&value),
+        }
     }
 
     fn listxattr(&self, _: &Request, _: INodeNo, _: u32, reply: ReplyXattr) {

@@ -2,6 +2,7 @@
 
 mod changes;
 mod lacking;
+mod lists;
 
 use odafs::{Client, Options, fs::FileSystem};
 use odafs_mount::{Cache, MountError, Mounted, mount};
@@ -38,8 +39,17 @@ impl World {
         Self::lacking(cache, &[])
     }
 
+    /// As [`new`](Self::new); the kernel judges by access control lists.
+    fn with_lists() -> Option<Self> {
+        Self::with(Cache::CloseToOpen, &[], true)
+    }
+
     /// As [`new`](Self::new); the server lacks procedures of NFS.
     fn lacking(cache: Cache, procedures: &[u32]) -> Option<Self> {
+        Self::with(cache, procedures, false)
+    }
+
+    fn with(cache: Cache, procedures: &[u32], acls: bool) -> Option<Self> {
         let can = fs::metadata("/dev/fuse").is_ok() && rustix::process::geteuid().is_root();
         if !can {
             eprintln!("SKIPPED: this needs /dev/fuse and root");
@@ -77,6 +87,7 @@ impl World {
         let client = Client::connect_with(&url.parse().unwrap(), options).unwrap();
         let options = odafs_mount::Options {
             cache,
+            acls,
             ..odafs_mount::Options::default()
         };
         let mounted = match mount(&client, &here, &options) {

@@ -9,6 +9,7 @@ use crate::{
 use bytes::Bytes;
 use odafs::ReadRequest;
 use std::{
+    fs,
     ops::Range,
     sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError},
     thread::available_parallelism,
@@ -19,11 +20,27 @@ const TOGETHER: usize = 1024;
 /// The most threads that help with one call. More have no use for the memory's bandwidth.
 const HELPERS_MAX: usize = 3;
 
-/// The threads that can help on this machine while the caller's works.
-static HELPERS: LazyLock<usize> = LazyLock::new(|| {
-    let processors = available_parallelism().map_or(1, |processors| processors.get());
-    (processors - 1).min(HELPERS_MAX)
-});
+/// The processors that this process may use.
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(1, |processors| processors.get()));
+
+/// How many threads can help on processors that have nothing else to do. Those on a busy processor would take a chunk and
+/// then wait for their turn, and the caller with them.
+fn helpers() -> usize {
+    if *PROCESSORS == 1 {
+        return 0;
+    }
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let idle = running(&load).map_or(0, |running| PROCESSORS.saturating_sub(running));
+    idle.min(HELPERS_MAX)
+}
+
+/// The number of threads of all programs that run or are ready to, the caller's among them: the first number of the fourth
+/// field of /proc/loadavg (proc_loadavg(5)).
+fn running(load: &str) -> Option<usize> {
+    let (running, _) = load.split(' ').nth(3)?.split_once('/')?;
+    running.parse().ok()
+}
 
 /// Ranges of one version. They are cut into chunks, and each thread takes the next chunk until none is left. So a thread
 /// that does not get to run holds nobody up.
@@ -75,9 +92,11 @@ pub fn read(
 ) -> Result<Vec<Bytes>, Fault> {
     let batch = Arc::new(Batch::cut(open, location, ranges, slabs)?);
     // A single chunk is read before another thread is awake.
-    for _ in 0..(*HELPERS).min(batch.chunks.len() / 2) {
-        let batch = Arc::clone(&batch);
-        help(move || batch.work());
+    if batch.chunks.len() > 1 {
+        for _ in 0..helpers().min(batch.chunks.len() / 2) {
+            let batch = Arc::clone(&batch);
+            help(move || batch.work());
+        }
     }
     batch.work();
     batch.all()
@@ -218,5 +237,20 @@ impl Drop for UnderWay<'_> {
         if progress.under_way == 0 {
             self.batch.done.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threads_that_run_are_told_by_the_system() {
+        assert_eq!(running("0.20 0.18 0.12 3/812 11206\n"), Some(3));
+        for wrong in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 3 812", "0 0 0 x/8 1"] {
+            assert_eq!(running(wrong), None, "{wrong}");
+        }
+        let here = fs::read_to_string("/proc/loadavg").unwrap();
+        assert!(running(&here).is_some_and(|running| running > 0), "{here}");
     }
 }

@@ -1,6 +1,7 @@
 //! The protocols as a client speaks them, and the only part of the client that knows `wire::nfs3`. This module is plain
 //! NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
 
+mod acl;
 mod convert;
 mod delegate;
 pub mod mount;

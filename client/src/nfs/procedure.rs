@@ -2,7 +2,7 @@
 
 use odafs_common::{
     rpcrdma::binding::{self, ReplyBound},
-    wire::{mount3, nfs3, odafs, portmap},
+    wire::{mount3, nfs3, nfsacl3, odafs, portmap},
 };
 
 /// A procedure of a program.
@@ -25,6 +25,8 @@ pub enum Number {
     Nfs(nfs3::Procedure),
     /// MOUNT version 3.
     Mount(mount3::Procedure),
+    /// NFSACL version 3.
+    Acl(nfsacl3::Procedure),
     /// ODAFS.
     Odafs(odafs::Procedure),
     /// The port mapper.
@@ -59,12 +61,15 @@ impl Number {
         match self {
             Self::Nfs(p) => (nfs3::PROGRAM, nfs3::VERSION, p as u32),
             Self::Mount(p) => (mount3::PROGRAM, mount3::VERSION, p as u32),
+            Self::Acl(p) => (nfsacl3::PROGRAM, nfsacl3::VERSION, p as u32),
             Self::Odafs(p) => (odafs::PROGRAM, odafs::VERSION, p as u32),
             Self::PortMap(p) => (portmap::PROGRAM, portmap::VERSION, p as u32),
         }
     }
 }
 
+/// Result of GETACL: status, attributes, and two lists, each of a count, a length, and entries of three words.
+const ACL_BYTES: u32 = 4 + 4 + 84 + 4 + 2 * (4 + 4 + 12 * nfsacl3::MAX_ENTRIES);
 /// Result of GETPORT.
 const PORT_BYTES: u32 = 4;
 
@@ -81,6 +86,7 @@ impl Procedure {
             Number::Nfs(p) => binding::nfs3(p, count),
             Number::Mount(p) => binding::mount3(p),
             Number::Odafs(p) => binding::odafs(p, count, references),
+            Number::Acl(_) => ReplyBound::results(ACL_BYTES),
             Number::PortMap(_) => ReplyBound::results(PORT_BYTES),
         }
     }
