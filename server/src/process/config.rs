@@ -277,6 +277,7 @@ impl ServerConfig {
     }
 
     /// The direct reads that the server grants over all its exports.
+    #[cfg(not(shuttle))]
     pub(super) fn direct_of_all(&self) -> Direct {
         match self.exports.iter().any(|export| export.direct.is_some()) {
             true if self.direct == Direct::Auto => Direct::Guarded,
