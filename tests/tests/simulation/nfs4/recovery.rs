@@ -125,12 +125,12 @@ impl Client<'_> {
                 self.lose(file);
             }
             if let Some(delegation) = &mut self.held[file].delegation {
-                // What was seen since the server last showed that it kept it, nobody knows to be true.
+                // What was seen since the server last showed that it kept it, nobody knows to be true. What was written since is
+                // if it can be reclaimed: nobody has looked at the file meanwhile.
                 delegation.pages.clear();
                 delegation.read.clear();
                 for written in delegation.dirty.values_mut() {
                     written.retain(|(_, is_write)| *is_write);
-                    written.iter_mut().for_each(|(seen, _)| seen.returned = 0);
                 }
             }
             // An open is asked for by itself: a delegation without one is given up.
