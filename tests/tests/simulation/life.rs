@@ -20,28 +20,37 @@ use odafs_server::state::HandleKey;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use std::io;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// Where clients find the server.
 pub const NAME: &str = "server";
 /// The user as which the simulated server runs and all callers act.
 pub const UID: u32 = 1000;
 
-/// The options of version 4 in this life. The next life reads its list of clients that may reclaim.
-fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
-    let (records, store) = (model.records.clone(), Arc::clone(store));
-    let text = records.lock().expect("a run panicked before").clone();
-    let keep = move |text: &str| {
-        let keep = || *records.lock().expect("a run panicked before") = text.to_owned();
+/// What brings a text to stable storage of this life.
+fn keep(
+    to: &Arc<Mutex<String>>,
+    store: &Arc<Mortal>,
+) -> impl FnMut(&str) -> io::Result<()> + Send + use<> {
+    let (to, store) = (to.clone(), Arc::clone(store));
+    move |text: &str| {
+        let keep = || *to.lock().expect("a run panicked before") = text.to_owned();
         match store.unless_dead(keep) {
             true => Ok(()),
             false => Err(io::Error::other("the machine is dead")),
         }
-    };
+    }
+}
+
+/// Version 4 of this life. What it keeps of who may reclaim, and of what was left to whom, the next one reads.
+fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
+    let text = |of: &Mutex<String>| of.lock().expect("a run panicked before").clone();
+    let records = Records::read(&text(&model.records), keep(&model.records, store));
     nfs4::Config {
         minors: MinorVersions::ALL,
         lease: model.lease,
         boot: number as u32,
-        records: Records::read(&text, keep),
+        records: records.naming_files(&text(&model.named), keep(&model.named, store)),
         owners: nfs4::OwnersConfig::default(),
     }
 }

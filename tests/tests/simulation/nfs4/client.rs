@@ -9,6 +9,7 @@ use odafs_common::wire::nfs4::{OperationResult, StateId, Status, sequence_status
 use odafs_fabric::clock::{self, Nanos};
 use odafs_tests::holdings::Holder;
 use odafs_tests::linear::Action;
+use odafs_tests::page::PAGE;
 use std::collections::BTreeMap;
 
 /// How long a compound waits for its reply at most, while a server runs.
@@ -53,6 +54,31 @@ pub struct Delegation {
     pub read: Vec<Seen>,
     /// What was written so, and not sent: of each page in order, with the reads of it.
     pub dirty: BTreeMap<u8, Vec<(Seen, bool)>>,
+    /// The change attribute and the size of the file, as far as the client has looked; the size with what it has written since.
+    pub known: Option<(u64, u64)>,
+    /// It has written something.
+    pub changed: bool,
+}
+
+impl Delegation {
+    /// The client writes a page.
+    pub fn changes(&mut self, page: u8) {
+        self.changed = true;
+        if let Some((_, size)) = &mut self.known {
+            *size = (*size).max(end_of(page));
+        }
+    }
+
+    /// What it tells the server of the change attribute and the size (RFC 8881, section 10.4.3).
+    fn tells(&self) -> Option<(u64, u64)> {
+        let (change, size) = self.known?;
+        Some((change + u64::from(self.changed), size))
+    }
+}
+
+/// Bytes up to the end of a page.
+pub fn end_of(page: u8) -> u64 {
+    (u64::from(page) + 1) * PAGE as u64
 }
 
 /// An operation that a client has done without the server.
@@ -196,7 +222,17 @@ impl<'w> Client<'w> {
     }
 
     fn called(&mut self, by: By, message: &[u8]) {
-        let (answer, recalled) = self.session.called(message);
+        let refuses = !self.careful && below(8) == 0;
+        let mut told = 0;
+        let tell = |file: &[u8]| {
+            let at = self.handles.iter().position(|handle| handle == file)?;
+            let delegation = self.held[at].delegation.as_ref();
+            let tells = delegation.filter(|held| held.write && !refuses)?.tells();
+            told += u64::from(tells.is_some());
+            tells
+        };
+        let (answer, recalled) = self.session.called(message, tell);
+        self.tally.told += told;
         if let Some(state) = recalled {
             self.recall(state);
         }

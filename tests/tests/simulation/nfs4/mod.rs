@@ -3,6 +3,7 @@
 mod client;
 mod legacy;
 mod lines;
+mod looks;
 mod ops;
 mod recovery;
 mod session;
@@ -11,6 +12,7 @@ mod steps;
 use crate::world::{PAGES, World, below};
 use client::{Client, Seen};
 use lines::{BOTH, By};
+use looks::Looks;
 use odafs_common::wire::nfs4::{OperationResult, Stable, Status, share_access, share_deny};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
@@ -45,6 +47,9 @@ pub struct Model {
     pub legacy: bool,
     /// The clients that may reclaim, on stable storage.
     pub records: Arc<Mutex<String>>,
+    /// The files of write delegations, on stable storage.
+    pub named: Arc<Mutex<String>>,
+    looks: Mutex<Looks>,
     holdings: Mutex<Holdings>,
     lives: Mutex<Lives>,
 }
@@ -57,6 +62,8 @@ impl Model {
             files,
             legacy: below(2) == 0,
             records: Arc::default(),
+            named: Arc::default(),
+            looks: Mutex::default(),
             holdings: Mutex::default(),
             lives: Mutex::default(),
         }
@@ -64,6 +71,10 @@ impl Model {
 
     pub fn holdings(&self) -> MutexGuard<'_, Holdings> {
         self.holdings.lock().expect("a run panicked before")
+    }
+
+    pub fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().expect("a run panicked before")
     }
 
     pub fn lives(&self) -> Lives {
@@ -105,6 +116,10 @@ pub struct Tally {
     pub revoked: u64,
     /// Reads and writes under delegations, without a call.
     pub cached: u64,
+    /// Looks at attributes.
+    pub looks: u64,
+    /// Answers of clients about files that they may have written by themselves.
+    pub told: u64,
     /// Compounds that the server got twice.
     pub repeated: u64,
     pub reclaims: u64,
@@ -125,6 +140,8 @@ impl Tally {
         self.recalls += other.recalls;
         self.revoked += other.revoked;
         self.cached += other.cached;
+        self.looks += other.looks;
+        self.told += other.told;
         self.repeated += other.repeated;
         self.reclaims += other.reclaims;
         self.deaf += other.deaf;
@@ -153,7 +170,7 @@ pub fn client(world: &World, model: &Model, number: u32) {
         client.establish();
         let ops = client.choose(step);
         client.perform(&ops);
-        clock::sleep(Nanos(below(model.lease.0 / 8)));
+        client.rests(Nanos(below(model.lease.0 / 8)));
     }
     if below(3) != 0 {
         client.goes();
@@ -162,6 +179,18 @@ pub fn client(world: &World, model: &Model, number: u32) {
 }
 
 impl Client<'_> {
+    /// Does nothing for so long; it answers what it is asked, or hears that later.
+    fn rests(&mut self, time: Nanos) {
+        let until = clock::now() + time;
+        if below(2) == 0 {
+            return clock::sleep(time);
+        }
+        while clock::now() < until {
+            self.hears();
+            self.lines.wait(until);
+        }
+    }
+
     /// Longer than a lease; with its connections, or without.
     fn sleeps_too_long(&mut self) {
         self.say("sleeps");
@@ -243,7 +272,14 @@ impl Client<'_> {
             delegated.is_some_and(|held| held.write),
         );
         let recalled = delegated.is_some_and(|held| held.recalled.is_some());
+        // What others shall be told of the file, it has to know first.
+        if delegated.is_some_and(|held| held.write && held.known.is_none()) {
+            return Some(Op::Look { file });
+        }
         let Some(open) = &self.held[file].open else {
+            if below(3) == 0 {
+                return Some(Op::Look { file });
+            }
             let access = 1 + below(3) as u32;
             let deny = [0, 0, 0, 0, share_deny::WRITE, share_deny::READ][below(6) as usize];
             let covered = has && (writes || access == share_access::READ);
@@ -351,6 +387,7 @@ impl Client<'_> {
         if let Some(delegation) = &mut self.held[file].delegation {
             delegation.dirty.entry(page).or_default().push((seen, true));
             delegation.pages.insert(page, value);
+            delegation.changes(page);
         }
         self.say(&format!(
             "writes {value} to page {page} of file {file} for itself"

@@ -47,6 +47,10 @@ pub enum Op {
         file: usize,
         page: u8,
     },
+    /// At the change attribute and the size.
+    Look {
+        file: usize,
+    },
     /// Under the delegation: what was written before and not sent.
     Write {
         file: usize,
@@ -217,6 +221,12 @@ impl Client<'_> {
                     state: self.open_of(*file).state,
                     offset: u64::from(*page) * PAGE as u64,
                     count: PAGE as u32,
+                }),
+            ],
+            Op::Look { file } => vec![
+                put(*file),
+                Operation::GetAttributes(GetAttributesArgs {
+                    asked: Bitmap::of(&[Attribute::Change, Attribute::Size]),
                 }),
             ],
             Op::Write {

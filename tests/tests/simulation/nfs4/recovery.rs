@@ -125,12 +125,12 @@ impl Client<'_> {
                 self.lose(file);
             }
             if let Some(delegation) = &mut self.held[file].delegation {
-                // Reads since the server last showed that it kept the delegation prove nothing.
+                // Reads since the server last showed that it kept the delegation prove nothing. Writes since then stand if the
+                // delegation can be reclaimed: nobody has looked at the file meanwhile.
                 delegation.pages.clear();
                 delegation.read.clear();
                 for written in delegation.dirty.values_mut() {
                     written.retain(|(_, is_write)| *is_write);
-                    written.iter_mut().for_each(|(seen, _)| seen.returned = 0);
                 }
             }
             // The client asks for the open by itself, and gives up a delegation without one.

@@ -170,11 +170,16 @@ impl Session {
         compound(self.minor, &[Operation::DestroySession(self.id)])
     }
 
-    /// Answers a callback. A repetition gets the same answer. Returns the answer, and the request if it is new.
+    /// Answers a callback. A repetition gets the same answer. Returns the answer, and the request if it is new. `tell` gives the
+    /// change attribute and the size of a file, by its handle, if the client is to tell them.
     ///
     /// # Panics
     /// No server may send such a callback.
-    pub fn called(&mut self, message: &[u8]) -> (Vec<u8>, Option<StateId>) {
+    pub fn called(
+        &mut self,
+        message: &[u8],
+        tell: impl FnOnce(&[u8]) -> Option<(u64, u64)>,
+    ) -> (Vec<u8>, Option<StateId>) {
         let (header, mut r) = rpc::parse_call(message).expect("a call");
         assert_eq!((header.program, header.version), (CALLBACKS, 1));
         let head = CallbackHeader::decode(&mut r).expect("a callback");
@@ -202,14 +207,29 @@ impl Session {
             target_highest_slot: 0,
         }));
         let mut status = Status::Ok;
+        let values;
         let (recalled, result) = match next() {
             CallbackOperation::Recall(recall) => {
                 (Some(recall.state), CallbackResult::Recall(Ok(())))
             }
-            // It does not tell: the delegation is to be recalled.
-            CallbackOperation::GetAttributes(_) => {
-                status = Status::BadHandle;
-                (None, CallbackResult::GetAttributes(Err(status)))
+            CallbackOperation::GetAttributes(ask) => {
+                let asked = Bitmap::of(&[Attribute::Change, Attribute::Size]);
+                assert_eq!(ask.asked, asked, "attributes that nobody can tell");
+                let result = match tell(ask.file.0) {
+                    Some((change, size)) => {
+                        values = [change.to_be_bytes(), size.to_be_bytes()].concat();
+                        Ok(RawAttributes {
+                            mask: asked,
+                            values: AttributeValues(&values),
+                        })
+                    }
+                    // The delegation is to be recalled.
+                    None => {
+                        status = Status::BadHandle;
+                        Err(status)
+                    }
+                };
+                (None, CallbackResult::GetAttributes(result))
             }
             CallbackOperation::RecallSlot(_) => (None, CallbackResult::RecallSlot(Ok(()))),
             CallbackOperation::NotifyLock(_) => (None, CallbackResult::NotifyLock(Ok(()))),

@@ -1,7 +1,8 @@
 //! The operations of a client of version 4 on files, and what it concludes from the replies.
 
-use super::client::{Answer, Client, Delegation, Held, Locks, OWNERS, Open, Plan, Seen};
+use super::client::{Answer, Client, Delegation, Held, Locks, OWNERS, Open, Plan, Seen, end_of};
 use super::lines::By;
+use super::looks::{Look, Unseen};
 use super::ops::Op;
 use super::session::results;
 use crate::world::value_of;
@@ -181,6 +182,9 @@ impl Client<'_> {
                 }
                 self.tally.reads += 1;
             }
+            (Op::Look { file }, R::GetAttributes(Ok(raw))) => {
+                self.looked(*file, raw, (invoked, from));
+            }
             (Op::Write { .. }, R::Write(Ok(ok))) => self.wrote(op, ok, invoked),
             (Op::Write { .. }, R::Write(Err(Status::Io))) => self.unknown(op, invoked),
             (
@@ -244,6 +248,7 @@ impl Client<'_> {
                 if self.legacy && self.model.started() > from => {}
             // Not now.
             (Op::Read { .. }, R::Read(Err(status)))
+            | (Op::Look { .. }, R::GetAttributes(Err(status)))
             | (Op::Write { .. }, R::Write(Err(status)))
             | (Op::Commit { .. }, R::Commit(Err(status)))
             | (Op::Make { .. }, R::Create(Err(status)))
@@ -345,13 +350,16 @@ impl Client<'_> {
         if kept.is_some() && !reclaimed {
             self.fail("a second delegation of a file");
         }
+        let dirty = kept.map(|kept| kept.dirty).unwrap_or_default();
         self.held[file].delegation = Some(Delegation {
             state,
             write,
             recalled: (recall || early).then_some(Plan::At(now)),
             pages: Default::default(),
             read: Vec::new(),
-            dirty: kept.map(|kept| kept.dirty).unwrap_or_default(),
+            known: None,
+            changed: !dirty.is_empty(),
+            dirty,
         });
         true
     }
@@ -440,6 +448,7 @@ impl Client<'_> {
         let held: &mut Held = &mut self.held[*file];
         if let Some(delegation) = &mut held.delegation {
             delegation.pages.insert(*page, *value);
+            delegation.changes(*page);
         }
         let value = *value;
         match stable {
@@ -447,13 +456,46 @@ impl Client<'_> {
             false => drop(held.unstable.insert(*page, (value, ok.verifier, true))),
         }
         if *delegated {
-            return self.flushed(*file, *page);
+            return self.flushed(*file, *page, invoked);
         }
         self.record(place, invoked, Action::Write { value, stable }, true);
     }
 
-    /// Notes that all clients can see what this client wrote of a page under a delegation.
-    fn flushed(&mut self, file: usize, page: u8) {
+    /// Judges the attributes of a file that the client was told.
+    fn looked(&mut self, file: usize, raw: &RawAttributes<'_>, (invoked, from): (u64, Nanos)) {
+        let told = Attributes::parse(raw).map(|told| (told.change, told.size));
+        let Ok((Some(change), Some(size))) = told else {
+            self.fail(&format!("a look: {told:?}"));
+        };
+        self.tally.looks += 1;
+        self.say(&format!(
+            "sees of file {file}: change {change}, {size} bytes"
+        ));
+        if let Some(delegation) = &mut self.held[file].delegation {
+            delegation.known = Some((change, size));
+            let dirty = delegation.dirty.keys().copied().max();
+            dirty.into_iter().for_each(|page| delegation.changes(page));
+        }
+        let life = self.model.started();
+        // The reply of a server that died since says nothing of the one that lives.
+        if from < life {
+            return;
+        }
+        let look = Look {
+            by: self.number,
+            file: self.model.files[file],
+            life,
+            invoked,
+            returned: self.world.history.now(),
+            change,
+            size,
+        };
+        let fits = self.model.looks().looked(look);
+        self.expect(fits);
+    }
+
+    /// Notes that all clients can see what this client wrote of a page under a delegation. It was sent at `sent`.
+    fn flushed(&mut self, file: usize, page: u8, sent: u64) {
         let delegation = self.held[file].delegation.as_mut();
         let done = delegation.and_then(|delegation| delegation.dirty.remove(&page));
         for (seen, written) in done.unwrap_or_default() {
@@ -465,13 +507,22 @@ impl Client<'_> {
                 },
                 false => Action::Read { value },
             };
-            // The server may have died between.
-            let returned = match seen.returned {
-                0 => self.world.history.now(),
-                returned => returned,
-            };
             let place = (self.model.files[file], page);
-            let times = (seen.invoked, returned);
+            let times = (seen.invoked, seen.returned);
+            let life = self.model.started();
+            if written && seen.at > life {
+                let write = Unseen {
+                    by: self.number,
+                    file: place.0,
+                    life,
+                    invoked: seen.invoked,
+                    returned: seen.returned,
+                    sent,
+                    end: end_of(page),
+                };
+                let fits = self.model.looks().written(write);
+                self.expect(fits);
+            }
             self.tally.cached += 1;
             (self.world.history).record_at(&self.name, place, times, action);
         }
