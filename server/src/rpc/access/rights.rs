@@ -107,7 +107,9 @@ impl<'a> Rights<'a> {
     /// What tells callers of one peer apart in what they hold at the server as a whole: their own ids where exports have
     /// rules, since one of these may keep the ids that the server's own rule squashes.
     pub fn identity(&self, base: &Credential) -> Credential {
-        let claimed = self.judged.map(|judged| judged.credential(Squashing::CLAIMED));
+        let claimed = self
+            .judged
+            .map(|judged| judged.credential(Squashing::CLAIMED));
         claimed.and_then(Result::ok).unwrap_or_else(|| base.clone())
     }
 
