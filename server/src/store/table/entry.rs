@@ -13,7 +13,7 @@ pub(super) const FSID: u64 = u64::from_be_bytes(*b"odafst\0\0");
 
 /// A store and its place in a table.
 pub struct Entry {
-    /// The name as [`normalized`] returns it, such as `/data` or `/srv/data`.
+    /// The name as [`normalized`](super::normalized) returns it, such as `/data` or `/srv/data`.
     pub name: String,
     /// Distinguishes its objects from those of the other stores. It is not 0, and stays the same after each restart.
     pub tag: u16,
