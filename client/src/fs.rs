@@ -35,6 +35,14 @@
 //! | `ETIMEDOUT`, `ECONNABORTED` | the server does not answer; the call was not made, or may be repeated |
 //! | `ECONNRESET` | the connection was lost, and the call may have taken effect or not |
 
+pub use crate::{
+    acl::{AclEntry, AclTag, Acls},
+    handle::Handle,
+    listing::Entries,
+    types::{
+        Access, Attributes, Cookie, Create, DirEntry, Entry, FsInfo, Node, PathConf, Properties,
+    },
+};
 use crate::{
     batch::FileRequest,
     client::Client,
@@ -44,14 +52,6 @@ use crate::{
     open_file::OpenFile,
     types::{Changes, FileKind, Space},
     url::NAME_MAX,
-};
-pub use crate::{
-    acl::{AclEntry, AclTag, Acls},
-    handle::Handle,
-    listing::Entries,
-    types::{
-        Access, Attributes, Cookie, Create, DirEntry, Entry, FsInfo, Node, PathConf, Properties,
-    },
 };
 use std::{
     ffi::{OsStr, OsString},
