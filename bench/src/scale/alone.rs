@@ -260,16 +260,20 @@ fn serve_tcp(
         flags: epoll::EventFlags::empty(),
         data: epoll::EventData::new_u64(0),
     };
-    let (mut events, mut found) = ([nothing; 64], peers.len());
+    let mut events = [nothing; 64];
+    // Who polls looks at all of them.
+    let mut ready: Vec<usize> = (0..peers.len()).collect();
     while left > 0 {
         if wait == Wait::Block {
-            found = epoll::wait(&epoll, &mut events, None).unwrap_or(0);
+            let found = epoll::wait(&epoll, &mut events, None).unwrap_or(0);
+            let numbers = events[..found].iter().map(|event| {
+                let number = event.data;
+                number.u64() as usize
+            });
+            ready.clear();
+            ready.extend(numbers);
         }
-        for at in 0..found {
-            let number = match wait {
-                Wait::Block => events[at].data.u64() as usize,
-                Wait::Spin => at,
-            };
+        for &number in &ready {
             let Some(peer) = &mut peers[number] else {
                 continue;
             };
