@@ -122,6 +122,7 @@ fn attributes_are_the_bytes_of_the_rfc() {
     let sets = Bitmap::of(&[
         Attribute::SupportedAttributes,
         Attribute::SupportedExclusiveCreate,
+        Attribute::OpenArguments,
     ]);
     let length = (values.len() as u32).to_be_bytes();
     let bytes = [&mask[..], &length, &values].concat();
