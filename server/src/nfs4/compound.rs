@@ -97,6 +97,8 @@ pub(super) struct Compound<'a> {
     pub saved: CurrentObject,
     /// The longest reply, in bytes from the status of the compound on.
     pub room: usize,
+    /// The longest reply that the slot can keep, if it is to keep it, counted in the same way.
+    pub kept: Option<usize>,
 }
 
 /// Running operations.

@@ -4,7 +4,6 @@
 use odafs_common::wire::nfs4::{Claim, DelegationType, OpenArgs, Operation, ResultWriter, Status};
 
 use super::compound::{Compound, Done};
-use super::run::REPLY_OVERHEAD_BYTES;
 
 /// Of a result: the number of the operation and the status, in bytes.
 const HEADER: usize = 8;
@@ -92,10 +91,7 @@ impl Compound<'_> {
     }
 
     fn fits(&self, bytes: usize, w: &ResultWriter<'_, '_>) -> Result<(), Status> {
-        let origin = self.origin.as_ref();
-        let kept = origin.and_then(|origin| self.server.state.lock().kept_bytes(origin));
-        let kept = kept.map(|kept| (kept as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
-        if kept.is_some_and(|kept| w.bytes() + bytes > kept) {
+        if self.kept.is_some_and(|kept| w.bytes() + bytes > kept) {
             return Err(Status::RepTooBigToCache);
         }
         match (bytes <= self.room(w), self.minor) {

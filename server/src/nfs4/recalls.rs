@@ -256,7 +256,11 @@ fn leave<'c>(
         return Err(WhyNone::NotWanted);
     };
     let promises = c.export.promises();
-    if !promises.leave_to(file, id) {
+    let left = match wanted.reclaim {
+        true => promises.leave_again_to(file, id),
+        false => promises.leave_to(file, id),
+    };
+    if !left {
         return Err(WhyNone::Contention(false));
     }
     change::hide(c.export, file);

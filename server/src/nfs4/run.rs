@@ -58,6 +58,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         current: CurrentObject::default(),
         saved: CurrentObject::default(),
         room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
+        kept: None,
     };
     let mut w = ResultWriter::begin(results, header.tag);
     let slot = match compound.enter(&mut operations, bytes, &mut w) {
@@ -74,7 +75,12 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         }
     };
     let so_far = w.mark();
-    let held = Held::new(&**server, slot);
+    let held = Held {
+        server: &**server,
+        slot,
+        first: None,
+        has_begun: false,
+    };
     compound.go_on(held, operations, so_far, results)
 }
 
@@ -82,39 +88,29 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
 struct Held<S: Deref<Target = Nfs4>> {
     server: S,
     slot: Option<Slot>,
-    /// The operation under way on a thread that may block, where operations take effect.
-    begun: Option<OpCode>,
-}
-
-impl<S: Deref<Target = Nfs4>> Held<S> {
-    fn new(server: S, slot: Option<Slot>) -> Self {
-        Self {
-            server,
-            slot,
-            begun: None,
-        }
-    }
+    /// The first operation behind SEQUENCE.
+    first: Option<OpCode>,
+    /// Whether an operation was begun on a thread that may block, where operations take effect.
+    has_begun: bool,
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
     /// The slot of a compound that has done nothing is given back, as if never used. Of one that panicked nobody knows what it has
-    /// done: it never runs again, and its repetitions hear of a fault in the operation.
+    /// done: it never runs again, and its repetitions hear of a fault in its first operation.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;
         };
         let mut state = self.server.state.lock();
-        match self
-            .begun
-            .and_then(|code| Some((code, state.sequence_ok(&slot)?)))
-        {
+        let first = self.first.filter(|_| self.has_begun);
+        match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
             Some((code, ok)) => state.finish(&slot, &fault(code, ok), true),
             None => state.abandon(&slot),
         }
     }
 }
 
-/// The reply of a compound in which an operation met a fault of the server.
+/// The reply of a compound whose first operation met a fault of the server.
 fn fault(code: OpCode, ok: SequenceOk) -> Vec<u8> {
     let mut reply = Vec::new();
     let mut w = Writer::new(&mut reply);
@@ -176,6 +172,8 @@ impl Compound<'_> {
                 });
                 let room = slot.reply_bytes as usize;
                 self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
+                let kept = slot.cache.then_some(slot.cached_bytes as usize);
+                self.kept = kept.map(|kept| kept.saturating_sub(REPLY_OVERHEAD_BYTES));
                 w.push(code, &Ok::<_, Status>(ok));
                 Ok(Entered::With(Some(slot)))
             }
@@ -200,8 +198,13 @@ impl Compound<'_> {
         let status = match self.all(operations, &mut held, &mut w) {
             Ok(status) => status,
             Err(next) => {
-                let slot = held.slot.take();
-                return Answer::Suspended(Box::new(self.suspend(slot, next, w.mark())));
+                let held = Held {
+                    server: Arc::clone(self.server),
+                    slot: held.slot.take(),
+                    first: held.first,
+                    has_begun: held.has_begun,
+                };
+                return Answer::Suspended(Box::new(self.suspend(held, next, w.mark())));
             }
         };
         w.finish(status);
@@ -223,18 +226,14 @@ impl Compound<'_> {
         held: &mut Held<&Nfs4>,
         w: &mut ResultWriter<'_, '_>,
     ) -> Result<Status, OperationsMark> {
-        let kept = held.slot.as_ref().filter(|slot| slot.cache);
-        let kept =
-            kept.map(|slot| (slot.cached_bytes as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
         let mut last = Status::Ok;
         while last == Status::Ok {
             let next = operations.mark();
             last = match operations.next() {
                 Some(Ok(operation)) => {
-                    if self.effort == Effort::MayBlock {
-                        held.begun = Some(operation.code());
-                    }
-                    self.step(operation, kept, w).ok_or(next)?
+                    held.first.get_or_insert(operation.code());
+                    held.has_begun |= self.effort == Effort::MayBlock;
+                    self.step(operation, w).ok_or(next)?
                 }
                 Some(Err(bad)) => {
                     w.fail(bad.code(), bad.status());
@@ -246,14 +245,8 @@ impl Compound<'_> {
         Ok(last)
     }
 
-    /// Runs the next operation and writes its result. `kept` is the longest reply that the slot can keep, if it is to keep
-    /// it. The status, or `None`: the operation would block, and nothing has happened.
-    fn step(
-        &mut self,
-        operation: Operation<'_>,
-        kept: Option<usize>,
-        w: &mut ResultWriter<'_, '_>,
-    ) -> Option<Status> {
+    /// Runs the next operation and writes its result. The status, or `None`: the operation would block, and nothing has happened.
+    fn step(&mut self, operation: Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Option<Status> {
         let code = operation.code();
         if w.count() >= OPERATIONS_MAX {
             w.fail(code, Status::Resource);
@@ -284,7 +277,7 @@ impl Compound<'_> {
                 return None;
             }
         };
-        let too_big = match kept {
+        let too_big = match self.kept {
             Some(kept) if w.bytes() > kept => Some(Status::RepTooBigToCache),
             _ if w.bytes() > self.room && self.minor == 0 => Some(Status::Resource),
             _ if w.bytes() > self.room => Some(Status::RepTooBig),
@@ -325,9 +318,9 @@ impl Compound<'_> {
     }
 
     /// Everything that another thread needs to go on.
-    fn suspend(self, slot: Option<Slot>, next: OperationsMark, so_far: ResultsMark) -> Waiting {
+    fn suspend(self, held: Held<Arc<Nfs4>>, next: OperationsMark, so_far: ResultsMark) -> Waiting {
         Waiting {
-            held: Held::new(Arc::clone(self.server), slot),
+            held,
             next,
             so_far,
             minor: self.minor,
@@ -339,6 +332,7 @@ impl Compound<'_> {
             current: self.current,
             saved: self.saved,
             room: self.room,
+            kept: self.kept,
         }
     }
 }
@@ -362,6 +356,7 @@ struct Waiting {
     current: CurrentObject,
     saved: CurrentObject,
     room: usize,
+    kept: Option<usize>,
 }
 
 impl Suspended for Waiting {
@@ -392,8 +387,14 @@ impl Suspended for Waiting {
             current: waiting.current,
             saved: waiting.saved,
             room: waiting.room,
+            kept: waiting.kept,
         };
-        let held = Held::new(&**server, waiting.held.slot.take());
+        let held = Held {
+            server: &**server,
+            slot: waiting.held.slot.take(),
+            first: waiting.held.first,
+            has_begun: waiting.held.has_begun,
+        };
         compound.forget_what_is_out_of_reach();
         compound.act_where_it_is();
         compound.go_on(held, operations, waiting.so_far, results)

@@ -3,7 +3,7 @@
 
 use odafs_common::wire::nfs4::{Locker, OpCode, Operation, ResultWriter, Status};
 
-use super::compound::{Compound, Done, Stop, Written, plain};
+use super::compound::{Compound, CurrentObject, Done, Stop, Written, plain};
 use super::object::Object;
 use super::state::Turn;
 use super::{lock, open};
@@ -35,10 +35,15 @@ impl Compound<'_> {
                 }
                 let number = u128::from_be_bytes(*file);
                 if number != 0 {
-                    self.set_current(Object::Real(ObjectId {
+                    let file = Object::Real(ObjectId {
                         ino: (number >> 64) as u64,
                         generation: number as u64,
-                    }));
+                    });
+                    // The rules may have changed since the first time.
+                    match self.acting.check(file.tag(self.export)) {
+                        Ok(()) => self.set_current(file),
+                        Err(_) => self.current = CurrentObject::default(),
+                    }
                 }
                 w.start(code).opaque_fixed(result);
                 let status = result

@@ -199,11 +199,7 @@ impl Lockd {
     /// No new one is given until the result is dropped. A reclaimed lock takes none back: it stood beside the delegations of
     /// before.
     fn ask(&self, file: ObjectId, reclaim: bool) -> Result<Changing<'_>, Status> {
-        let promises = self.export.promises();
-        let asked = match reclaim {
-            true => promises.ask_known(file),
-            false => promises.ask(file),
-        };
+        let asked = self.export.promises().ask_to_lock(file, reclaim);
         asked.map_err(|_| COME_AGAIN)
     }
 

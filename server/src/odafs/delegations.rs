@@ -40,6 +40,7 @@ const SESSION_MAX: usize = 1 << 12;
 /// What stable storage says of delegations: whether some were given.
 pub struct GivenRecord {
     before: bool,
+    failed: bool,
     keep: Option<Box<dyn FnMut() -> io::Result<()> + Send + Sync>>,
 }
 
@@ -48,21 +49,23 @@ impl GivenRecord {
     pub fn new(before: bool, keep: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self {
             before,
+            failed: false,
             keep: Some(Box::new(keep)),
         }
     }
 
-    /// Stable storage says that some were given. A failure is logged, and tried again the next time.
+    /// Brings to stable storage, once, that some were given. A failure is final: none is given in this life.
     fn note(&mut self) -> bool {
-        let kept = self.keep.as_mut().map_or(Ok(()), |keep| keep());
-        match &kept {
-            Ok(()) => self.keep = None,
-            Err(error) => tracing::warn!(
+        if let Some(mut keep) = self.keep.take()
+            && let Err(error) = keep()
+        {
+            tracing::warn!(
                 %error,
-                "cannot keep that delegations are given, and so gives none to clients of the ODAFS program"
-            ),
+                "cannot keep that delegations are given"
+            );
+            self.failed = true;
         }
-        kept.is_ok()
+        !self.failed
     }
 }
 
@@ -175,7 +178,9 @@ impl Delegations {
             return Err(Refused::Contention);
         }
         table.last += 1;
-        let (number, until) = (table.last, now + LEASE);
+        // In order, though another thread may have looked at the clock later and come earlier.
+        let last = table.ends.back().map_or(Nanos(0), |(until, _)| *until);
+        let (number, until) = (table.last, last.max(now + LEASE));
         let delegation = Delegation {
             file: object,
             session,

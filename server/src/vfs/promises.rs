@@ -27,6 +27,9 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 /// The most threads that wait so.
 const WAITING_MAX: usize = 4;
 
+/// The bits of all keepers.
+const EVERYONE: u8 = u8::MAX;
+
 /// Which protocol made promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
@@ -265,6 +268,11 @@ impl Promises {
         self.held().is_none() && self.note(Keeper::Nfs4, file, Some(client))
     }
 
+    /// As [`Promises::leave_to`], for a client that had it before a restart: nobody else had a promise of the file then.
+    pub fn leave_again_to(&self, file: &Arc<File>, client: u64) -> bool {
+        self.note(Keeper::Nfs4, file, Some(client))
+    }
+
     fn note(&self, keeper: Keeper, file: &Arc<File>, alone: Option<u64>) -> bool {
         let shard = self.shard(file.object());
         let mut kept = shard.kept.lock();
@@ -322,14 +330,26 @@ impl Promises {
             return Err(Status::Jukebox);
         }
         self.outlast()?;
-        self.ask_known(object)
+        self.ask_of(object, EVERYONE)
     }
 
-    /// As [`Promises::ask`], for what was so before a restart, beside the promises of then.
-    pub(crate) fn ask_known(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
+    /// As [`Promises::ask`], before a lock of another protocol: clients of NFS version 4, which lock under their delegations without
+    /// telling, give these back. A lock from `before` a restart stood beside the promises of then.
+    pub(crate) fn ask_to_lock(
+        &self,
+        object: ObjectId,
+        before: bool,
+    ) -> Result<Changing<'_>, Status> {
+        if self.is_closed() && !before {
+            return Err(Status::Jukebox);
+        }
+        self.ask_of(object, Keeper::Nfs4.bit())
+    }
+
+    fn ask_of(&self, object: ObjectId, keepers: u8) -> Result<Changing<'_>, Status> {
         let shard = self.shard(object);
         let changing = Changing::count(&shard.changes);
-        self.ask_back(shard, object)?;
+        self.ask_back(shard, object, keepers)?;
         Ok(changing)
     }
 
@@ -338,7 +358,7 @@ impl Promises {
     pub(crate) fn ask_to_look(&self, object: ObjectId) -> Result<(), Status> {
         match self.is_hidden(object) {
             true if self.is_awaited(object, acting_for()) => Err(Status::Jukebox),
-            true => self.ask_back(self.shard(object), object),
+            true => self.ask_back(self.shard(object), object, EVERYONE),
             false => Ok(()),
         }
     }
@@ -425,10 +445,10 @@ impl Promises {
         kept.get(&object).map_or(0, |kept| kept.keepers)
     }
 
-    fn ask_back(&self, shard: &Shard, object: ObjectId) -> Result<(), Status> {
+    fn ask_back(&self, shard: &Shard, object: ObjectId, of: u8) -> Result<(), Status> {
         let party = acting_for();
         loop {
-            let holders = self.holders_of(object);
+            let holders = self.holders_of(object, of);
             // Each is asked, whether the others have given theirs back or not.
             let asked = holders.iter().flatten();
             let kept: Vec<_> = asked.filter(|all| !all.give_back(object, party)).collect();
@@ -442,9 +462,13 @@ impl Promises {
         }
     }
 
-    /// What keeps the promises of the object, by protocol.
-    fn holders_of(&self, object: ObjectId) -> [Option<Arc<dyn Holders>>; Keeper::ALL.len()] {
-        let keepers = self.keepers_of(object);
+    /// What keeps the promises of the object, by protocol, for those of these bits.
+    fn holders_of(
+        &self,
+        object: ObjectId,
+        of: u8,
+    ) -> [Option<Arc<dyn Holders>>; Keeper::ALL.len()] {
+        let keepers = self.keepers_of(object) & of;
         Keeper::ALL.map(|keeper| {
             let keeps = keepers & keeper.bit() != 0;
             let holders = self.holders[keeper as usize].get().filter(|_| keeps);
@@ -491,7 +515,7 @@ impl Promises {
 
     /// The object was changed from outside.
     pub(crate) fn broken(&self, object: ObjectId) {
-        for holders in self.holders_of(object).iter().flatten() {
+        for holders in self.holders_of(object, EVERYONE).iter().flatten() {
             holders.broken(object);
         }
     }

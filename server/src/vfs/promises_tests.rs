@@ -314,7 +314,7 @@ fn after_a_restart_only_what_was_so_before_is_taken() {
     let promises = world.export.promises();
     promises.close(HashSet::new());
     assert!(promises.ask(file.object()).is_err());
-    assert!(promises.ask_known(file.object()).is_ok());
+    assert!(promises.ask_to_lock(file.object(), true).is_ok());
     // What there was is promised again meanwhile.
     assert!(promises.make(By::Nfs4, &file));
     promises.end(By::Nfs4, file.object());

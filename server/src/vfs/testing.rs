@@ -17,9 +17,10 @@ use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
 
+use crate::store::table::Entry;
 use crate::store::{
     Acl, AclKind, BeforeSync, CreateHow, Credential, MemoryStore, ObjectId, Operation,
-    OutsideChange, SetAttributes, Status, Store,
+    OutsideChange, SetAttributes, Status, Store, StoreTable, Time,
 };
 use crate::vfs::export::{Export, ExportConfig};
 use crate::vfs::file::File;
@@ -83,6 +84,20 @@ impl World {
         Self::of(frames, ExportConfig::default(), before, |vm| vm)
     }
 
+    /// A table of two exports of these names and tags. The first is that of the memory store.
+    pub(crate) fn table(frames: u32, [first, second]: [(&str, u16); 2]) -> Self {
+        let entry = |(name, tag): (&str, u16), store| Entry {
+            name: name.to_owned(),
+            tag,
+            store,
+        };
+        Self::behind(frames, |store| {
+            let other = Arc::new(MemoryStore::new(2));
+            let entries = vec![entry(first, store), entry(second, other)];
+            Arc::new(StoreTable::new(entries, 3, Time::default()).expect("a table"))
+        })
+    }
+
     /// `act` runs before each sync of the store.
     pub(crate) fn before_syncs(frames: u32, act: impl Fn() + Send + Sync + 'static) -> Self {
         Self::behind(frames, |store| {
@@ -113,8 +128,8 @@ impl World {
         }
     }
 
-    /// A file of the owner's that all may read, with this content.
-    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Arc<File> {
+    /// An empty file of the owner's that all may read, made past the export.
+    pub(crate) fn made(&self, name: &str) -> ObjectId {
         let new = SetAttributes {
             mode: Some(0o644),
             ..SetAttributes::default()
@@ -122,7 +137,12 @@ impl World {
         let how = CreateHow::Guarded(&new);
         let root = self.store.root();
         let created = self.store.create(&owner(), root, name.as_bytes(), how);
-        let object = created.expect("created").object;
+        created.expect("created").object
+    }
+
+    /// A file of the owner's that all may read, with this content.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Arc<File> {
+        let object = self.made(name);
         if !content.is_empty() {
             let wrote = self.store.write_at(&owner(), object, 0, content);
             assert_eq!(wrote.expect("written"), content.len());

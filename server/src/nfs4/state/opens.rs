@@ -4,7 +4,6 @@
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
 use odafs_fabric::clock::Nanos;
 
-use super::clients::Client;
 use super::locks::holder;
 use super::owners::Role;
 use super::stateids::{is_current, words};
@@ -360,8 +359,8 @@ impl State {
         self.files.contains_key(&file) || self.has_delegation(file)
     }
 
-    /// Whether this client has the file open, or a delegation of it. Where the client is not known, whether one of minor version 0
-    /// has it open.
+    /// Whether this client has the file open, or a delegation of it. In minor version 0, where a file handle is not sent on behalf
+    /// of a client, nobody has.
     pub fn is_held_by(&self, sender: Sender, file: ObjectId) -> bool {
         let opens = self.files.get(&file).into_iter();
         let opens = opens.flat_map(|file| file.opens.iter().copied());
@@ -369,10 +368,7 @@ impl State {
         let mut clients = opens.chain(delegated).map(|(client, _)| client);
         match sender {
             Sender::Client(id) => clients.any(|client| self.number(id) == Some(client)),
-            Sender::Named => clients.any(|number| {
-                let client = self.clients.get(&number);
-                client.is_some_and(Client::legacy)
-            }),
+            Sender::Named => false,
         }
     }
 

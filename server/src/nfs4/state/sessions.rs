@@ -13,7 +13,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::BackChannel;
 use super::clients::{Client, Kind};
-use super::{Limits, Origin, Principal, Sequenced, Slot, State, Way};
+use super::{Limits, Principal, Sequenced, Slot, State, Way};
 
 /// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
 const MESSAGE_BYTES_MIN: u32 = 128;
@@ -466,13 +466,6 @@ impl State {
         }
         let session = self.sessions.get_mut(&slot.session)?;
         session.slots.get_mut(slot.number as usize)
-    }
-
-    /// The longest reply that is kept of a compound under way, bytes, if it was asked that it be kept.
-    pub fn kept_bytes(&self, origin: &Origin) -> Option<u32> {
-        let session = self.sessions.get(&origin.session)?;
-        let slot = session.slots.get(origin.slot as usize)?;
-        slot.cache.then_some(session.fore.max_response_cached)
     }
 
     /// The compound of a slot was executed; its reply is kept if that was asked for, or if it is short. A reply that is not

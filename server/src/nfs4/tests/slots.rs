@@ -281,7 +281,7 @@ fn a_compound_that_panicked_does_not_run_again() {
         let all = reply.all();
         let [
             OperationResult::Sequence(Ok(sequence)),
-            OperationResult::Write(Err(Status::ServerFault)),
+            OperationResult::PutRootFileHandle(Err(Status::ServerFault)),
         ] = &all[..]
         else {
             panic!("{all:?}");

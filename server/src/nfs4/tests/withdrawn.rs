@@ -5,8 +5,6 @@ use super::delegations::{BOTH, put};
 use super::legacy::confirmed;
 use super::*;
 use crate::rpc::access::{Rule, Squash};
-use crate::store::table::Entry;
-use crate::store::{CreateHow as VfsHow, MemoryStore, SetAttributes, Store as _, StoreTable, Time};
 
 /// The export that is taken away.
 const TAKEN: u16 = 7;
@@ -21,16 +19,7 @@ fn rule(network: &str) -> Rule {
 
 /// A server of two exports for callers of 10.0.0.0/8. All of them are squashed to the owner of the files.
 fn table() -> Room {
-    let world = World::behind(256, |store| {
-        let entry = |name: &str, tag, store| Entry {
-            name: name.to_owned(),
-            tag,
-            store,
-        };
-        let other = Arc::new(MemoryStore::new(2));
-        let entries = vec![entry("/taken", TAKEN, store), entry("/stays", STAYS, other)];
-        Arc::new(StoreTable::new(entries, 3, Time::default()).expect("a table"))
-    });
+    let world = World::table(256, [("/taken", TAKEN), ("/stays", STAYS)]);
     let mut room = Room::over(world, Records::none(), LEASE);
     let access = Access::of(rule("10.0.0.0/8"), owner());
     let rules = [TAKEN, STAYS].map(|tag| (tag, rule("10.0.0.0/8")));
@@ -65,17 +54,6 @@ impl Taken {
             _ => client.does(&ask),
         }
     }
-}
-
-/// Makes a file in the first export, past the protocol.
-fn file(room: &Room, name: &[u8]) {
-    let new = SetAttributes {
-        mode: Some(0o644),
-        ..SetAttributes::default()
-    };
-    let store = &room.world.store;
-    let made = store.create(&owner(), store.root(), name, VfsHow::Guarded(&new));
-    made.expect("made");
 }
 
 /// Opens a file of the first export.
@@ -165,8 +143,8 @@ fn state(reply: &Reply) -> StateId {
 #[test]
 fn what_a_client_holds_it_gives_back_where_it_may_go_no_more() {
     let room = table();
-    file(&room, b"file");
-    file(&room, b"delegated");
+    room.world.made("file");
+    room.world.made("delegated");
     let (mut client, _mailbox) = hearing(&room, b"client", 1);
     client.caller.peer = at(1);
     let delegated = takes(&client, 1, b"delegated");
@@ -227,7 +205,7 @@ fn what_a_client_holds_it_gives_back_where_it_may_go_no_more() {
 #[test]
 fn a_compound_that_waits_meanwhile_gives_back_too() {
     let room = table();
-    file(&room, b"file");
+    room.world.made("file");
     let mut client = Client::new(&room, b"client", 1);
     client.caller.peer = at(1);
     let taken = takes(&client, 1, b"file");
@@ -239,32 +217,32 @@ fn a_compound_that_waits_meanwhile_gives_back_too() {
     assert_eq!(room.nfs.state.lock().counts(), [1, 1, 0, 0]);
 }
 
+/// No operation tells for which client it sends a file handle: so nobody can be told from a stranger.
 #[test]
-fn so_does_a_client_of_minor_version_0() {
+fn a_client_of_minor_version_0_reaches_nothing_there() {
     let room = table();
-    file(&room, b"file");
+    room.world.made("file");
     let mut client = confirmed(&room, b"client");
     client.caller.peer = at(1);
     let taken = takes(&client, 0, b"file");
-    let confirm = Operation::OpenConfirm(OpenConfirmArgs {
-        state: taken.open,
-        sequence: 1,
-    });
-    let open = state(&taken.and(&client, 0, confirm));
-    let locked = state(&taken.and(&client, 0, lock(&client, open, 2)));
+    let open = client.open(b"me", b"file", (BOTH, 0), None);
+    let ask = [Operation::PutRootFileHandle, open, size()];
+    assert_eq!(client.call(0, &ask).status(), Status::Ok);
     reload(&room);
-    assert_eq!(taken.and(&client, 0, size()).status(), Status::Access);
-    state(&taken.and(&client, 0, unlock(locked, 1)));
-    let less = state(&taken.and(&client, 0, downgrade(open, 3)));
-    let closed = taken.and(&client, 0, close(less, 4));
-    assert_eq!(closed.status(), Status::Ok, "{:?}", closed.all());
     assert_eq!(taken.and(&client, 0, size()).status(), Status::Stale);
+    let closed = taken.and(&client, 0, close(taken.open, 1));
+    assert_eq!(closed.status(), Status::Stale);
+    // Nor by an operation that it repeats.
+    let again = client.call(0, &ask);
+    let all = again.all();
+    assert!(matches!(all[1], OperationResult::Open(Ok(_))), "{all:?}");
+    assert_eq!(again.status(), Status::NoFileHandle);
 }
 
 #[test]
 fn users_that_are_squashed_to_one_do_not_end_the_clients_of_each_other() {
     let room = table();
-    file(&room, b"file");
+    room.world.made("file");
     let mut client = Client::new(&room, b"client", 1);
     client.caller.peer = at(1);
     takes(&client, 1, b"file");
