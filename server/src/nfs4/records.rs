@@ -124,8 +124,7 @@ impl Records {
 }
 
 /// The files of which clients have write delegations, on stable storage: a line for each client, its identity and then each
-/// file as
-/// ` INODE:GENERATION`, all in hexadecimal digits.
+/// file as ` INODE:GENERATION`, all in hexadecimal digits.
 #[derive(Default)]
 pub(super) struct Named {
     before: NamedFiles,
