@@ -328,9 +328,8 @@ impl Access {
         }
         let after = Rules(std::iter::once(server).chain(exports).collect());
         let mut rules = self.rules.write();
-        // While the rules are locked, so that no verdict of the old rules gets the new generation. Before the ids change, so
-        // that
-        // `squashing_at` notices new ids beside an old verdict.
+        // While the rules are locked, so that no verdict of the old rules gets the new generation. Before the ids change,
+        // so that `squashing_at` notices new ids beside an old verdict.
         self.generation.fetch_add(1, Ordering::AcqRel);
         let before = std::mem::replace(&mut *rules, after.clone());
         for (word, rule) in self.anonymous.iter().zip(&after.0) {
