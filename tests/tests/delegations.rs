@@ -2,7 +2,7 @@
 //! nobody waits for longer than a lease.
 #![cfg(not(shuttle))]
 
-use odafs::{Cache, Client, File, Options, Route};
+use odafs::{Cache, Client, File, FileRequest, Options, Route};
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
 use odafs_server::config::{ServerConfig, Squash};
@@ -261,6 +261,72 @@ fn its_own_changes_recall_nothing() {
             assert_eq!(read(&file), b"new");
         }
         assert_eq!(client.statistics().delegations_recalled, 0);
+    }
+}
+
+#[test]
+fn only_what_changes_a_name_of_a_file_gives_back() {
+    let house = House::open();
+    house.file("a", b"old");
+    let client = holder(&house.shm());
+    let gives_back = |change: &dyn Fn(&str)| {
+        // A lease may end by itself meanwhile, but not each time.
+        (0..20).all(|number| {
+            hold(&client, "a");
+            change(&format!("name-{number}"));
+            client.statistics().delegations_held == 0
+        })
+    };
+    assert!(!gives_back(&|name| {
+        client.mkdir(name).expect("made");
+        client.rmdir(name).expect("removed");
+        client.symlink("a", name).expect("linked");
+    }));
+    assert!(gives_back(&|name| client
+        .hard_link("a", name)
+        .expect("linked")));
+}
+
+#[test]
+fn a_file_that_its_client_has_changed_is_not_asked_for_at_once() {
+    let house = House::open();
+    house.file("a", b"old");
+    let client = holder(&house.shm());
+    // A second may pass by itself in between, but not each time.
+    assert!((0..3).any(|_| {
+        let file = hold(&client, "a");
+        file.write_stable_at(b"new", 0).expect("write");
+        let before = client.statistics().delegations_granted;
+        assert_eq!(read(&file), b"new");
+        client.statistics().delegations_granted == before
+    }));
+}
+
+#[test]
+fn a_batch_of_many_files_asks_for_a_few() {
+    let house = House::open();
+    let names: Vec<_> = (0..40).map(|number| format!("file-{number}")).collect();
+    for name in &names {
+        house.file(name, b"old");
+    }
+    let client = holder(&house.shm());
+    let files: Vec<_> = names
+        .iter()
+        .map(|name| client.open(name).expect("open"))
+        .collect();
+    let mut granted = 0;
+    while granted < 40 {
+        let mut data = vec![[0; 3]; files.len()];
+        let requests = files.iter().zip(&mut data);
+        let mut requests: Vec<_> = requests
+            .map(|(file, data)| FileRequest::new(file, 0, data))
+            .collect();
+        client.read_batch(&mut requests).expect("read");
+        drop(requests);
+        assert!(data.iter().all(|data| data == b"old"));
+        let after = client.statistics().delegations_granted;
+        assert!(after - granted <= 16, "{}", after - granted);
+        granted = after;
     }
 }
 
