@@ -22,6 +22,8 @@ const REST: Nanos = Nanos::from_secs(1);
 const LONG_REST: Nanos = Nanos::from_secs(5);
 /// The longest wait for delegations. What comes later can hardly be relied on any more.
 const WAIT: Nanos = Nanos::from_secs(1);
+/// So much of it must be left for another call: one that gets no answer meanwhile means that the server does not answer.
+const WAIT_LEFT: Nanos = Nanos::from_millis(250);
 /// The most delegations that are asked for together, each with a call. The other files are read past the data cache.
 const ASKS_MAX: u32 = 16;
 
@@ -107,7 +109,7 @@ impl Asking {
         if self.asked == 0 {
             self.deadline = now + WAIT;
         }
-        let may = self.asked < ASKS_MAX && now < self.deadline;
+        let may = self.asked < ASKS_MAX && now + WAIT_LEFT < self.deadline;
         self.asked += u32::from(may);
         may.then_some(self.deadline)
     }
