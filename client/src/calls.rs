@@ -163,9 +163,20 @@ impl Calls {
         procedure: &Procedure,
         arguments: &dyn Encode,
         repeat: &dyn Repeat,
+        decode: impl FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
+    ) -> Result<T, CallError> {
+        self.call_until(self.deadline(), procedure, arguments, repeat, decode)
+    }
+
+    /// As [`call`](Self::call), with another deadline.
+    pub fn call_until<T>(
+        &self,
+        deadline: Nanos,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        repeat: &dyn Repeat,
         mut decode: impl FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
     ) -> Result<T, CallError> {
-        let deadline = self.deadline();
         let xid = self.next_xid();
         let mut last = None;
         let mut pause = Pause::default();

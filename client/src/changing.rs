@@ -2,7 +2,7 @@
 
 use crate::{
     handle::Handle,
-    nfs::NfsError,
+    nfs::{NfsError, Removed},
     shared::Shared,
     types::{Attributes, Changes, Create, Entry},
 };
@@ -20,6 +20,26 @@ impl Shared {
             self.directory.forget_range(&known.tree, 0, u64::MAX);
         }
         Ok(made)
+    }
+
+    /// REMOVE or RMDIR. No file loses a name by RMDIR.
+    pub fn remove(&self, directory: &Handle, name: &[u8], what: Removed) -> Result<(), NfsError> {
+        if what == Removed::File {
+            self.changes_names();
+        }
+        self.nfs().remove(directory, name, what)
+    }
+
+    /// RENAME.
+    pub fn rename(&self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) -> Result<(), NfsError> {
+        self.changes_names();
+        self.nfs().rename(from, to)
+    }
+
+    /// LINK.
+    pub fn link(&self, file: &Handle, directory: &Handle, name: &[u8]) -> Result<(), NfsError> {
+        self.changes_names();
+        self.nfs().link(file, directory, name)
     }
 
     /// SETATTR, with a guard if a `ctime` is given. Returns the attributes after it.

@@ -338,8 +338,8 @@ impl Client {
             of,
             |()| Initial::Bytes(0),
             || {
-                self.on_name("remove", path, |nfs, at| {
-                    nfs.remove(&at.directory, &at.name, Removed::File)
+                self.on_name("remove", path, |_, at| {
+                    self.shared.remove(&at.directory, &at.name, Removed::File)
                 })
             },
         )
@@ -357,8 +357,9 @@ impl Client {
             of,
             |()| Initial::Directory,
             || {
-                self.on_name("rmdir", path, |nfs, at| {
-                    nfs.remove(&at.directory, &at.name, Removed::Directory)
+                self.on_name("rmdir", path, |_, at| {
+                    self.shared
+                        .remove(&at.directory, &at.name, Removed::Directory)
                 })
             },
         )
@@ -375,8 +376,9 @@ impl Client {
             |from, to| Operation::Rename { from, to },
             || {
                 let to = self.walk("rename").place(names.1)?;
-                self.on_name("rename", names.0, |nfs, from| {
-                    nfs.rename((&from.directory, &from.name), (&to.directory, &to.name))
+                self.on_name("rename", names.0, |_, from| {
+                    self.shared
+                        .rename((&from.directory, &from.name), (&to.directory, &to.name))
                 })
             },
         )
@@ -426,8 +428,8 @@ impl Client {
             |from, to| Operation::Link { from, to },
             || {
                 let existing = self.walk("link").find(names.0, false)?;
-                self.on_name("link", names.1, |nfs, at| {
-                    nfs.link(&existing.handle, &at.directory, &at.name)
+                self.on_name("link", names.1, |_, at| {
+                    self.shared.link(&existing.handle, &at.directory, &at.name)
                 })
             },
         )
@@ -440,7 +442,6 @@ impl Client {
         what: impl FnOnce(Nfs<'_>, &EntryName) -> Result<(), NfsError>,
     ) -> Result<(), PathError> {
         let place = self.walk(verb).place(path)?;
-        self.shared.changes_names();
         what(self.nfs(), &place).map_err(|error| error.at(verb, &shown(path)))
     }
 

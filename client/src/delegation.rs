@@ -9,12 +9,23 @@
 //! the new.
 
 use odafs_fabric::{
-    clock,
+    clock::{self, Nanos},
     sync::{
         Mutex,
         atomic::{AtomicU32, AtomicU64, Ordering::*},
     },
 };
+
+/// After a refusal, and after a change of its own, a client asks for no delegation of the file during this time.
+const REST: Nanos = Nanos::from_secs(1);
+/// After a call that got no answer it asks for none at all during this time.
+const LONG_REST: Nanos = Nanos::from_secs(5);
+/// The longest wait for delegations. What comes later can hardly be relied on any more.
+const WAIT: Nanos = Nanos::from_secs(1);
+/// So much of it must be left for another call: one that gets no answer meanwhile means that the server does not answer.
+const WAIT_LEFT: Nanos = Nanos::from_millis(250);
+/// The most delegations that are asked for together, each with a call. The other files are read past the data cache.
+const ASKS_MAX: u32 = 16;
 
 /// The delegation of one file.
 #[derive(Debug, Default)]
@@ -25,8 +36,17 @@ pub struct Delegation {
     pub not_before: AtomicU64,
     /// Changes of this client under way. None begins without the lock.
     pub changes: AtomicU32,
-    /// The number of the last one that was given, if it was not given back; else 0. Locked by who asks or gives back.
-    pub number: Mutex<u64>,
+    /// The last one that was given, if it was not given back. Locked by who asks or gives back.
+    pub last: Mutex<Option<Given>>,
+}
+
+/// A delegation as the server knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// Its number.
+    pub number: u64,
+    /// It has ended at the server by then.
+    pub ends: Nanos,
 }
 
 /// The delegations of a client.
@@ -34,6 +54,8 @@ pub struct Delegation {
 pub struct Delegations {
     /// The latest time up to which any may stand at the server.
     pub until: AtomicU64,
+    /// None is asked for before this time.
+    pub not_before: AtomicU64,
     /// Given.
     pub granted: AtomicU64,
     /// Not given again.
@@ -52,28 +74,106 @@ impl Delegation {
     pub fn rests(&self) -> bool {
         clock::now().0 < self.not_before.load(Relaxed)
     }
+
+    /// None is asked for from now on for a while.
+    pub fn rest(&self) {
+        let until = clock::now() + REST;
+        self.not_before.store(until.0, Relaxed);
+    }
+}
+
+impl Delegations {
+    /// Whether none is to be asked for now.
+    pub fn rest_all(&self) -> bool {
+        clock::now().0 < self.not_before.load(Relaxed)
+    }
+
+    /// The server did not answer: none is asked for from now on for a while.
+    pub fn were_not_answered(&self) {
+        let until = clock::now() + LONG_REST;
+        self.not_before.store(until.0, Relaxed);
+    }
+}
+
+/// What files that are read together may still ask.
+#[derive(Debug, Default)]
+pub struct Asking {
+    asked: u32,
+    deadline: Nanos,
+}
+
+impl Asking {
+    /// The deadline of the next call. `None`: no more are to be made.
+    pub fn next(&mut self) -> Option<Nanos> {
+        let now = clock::now();
+        if self.asked == 0 {
+            self.deadline = now + WAIT;
+        }
+        let may = self.asked < ASKS_MAX && now + WAIT_LEFT < self.deadline;
+        self.asked += u32::from(may);
+        may.then_some(self.deadline)
+    }
 }
 
 /// A change by this client is under way.
-pub struct Changing<'a>(Option<&'a Delegation>);
+pub struct Changing<'a> {
+    delegation: Option<&'a Delegation>,
+    /// It gave a delegation back.
+    pub gave_back: bool,
+}
 
 impl<'a> Changing<'a> {
     /// A change of what is never delegated.
     pub fn nothing() -> Self {
-        Self(None)
+        Self {
+            delegation: None,
+            gave_back: false,
+        }
     }
 
     /// A change begins. The caller holds the lock.
     pub fn begin(delegation: &'a Delegation) -> Self {
         delegation.changes.fetch_add(1, AcqRel);
-        Self(Some(delegation))
+        Self {
+            delegation: Some(delegation),
+            gave_back: false,
+        }
     }
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        if let Some(delegation) = self.0 {
+        if let Some(delegation) = self.delegation {
+            // A file that this client reads and writes by turns would cost two calls each time.
+            if self.gave_back {
+                delegation.rest();
+            }
             delegation.changes.fetch_sub(1, AcqRel);
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_read_together_ask_a_few_times_within_one_deadline() {
+        let mut asking = Asking::default();
+        let first = asking.next().expect("the first may be asked for");
+        let others: Vec<_> = std::iter::from_fn(|| asking.next()).collect();
+        assert!(others.len() < ASKS_MAX as usize);
+        assert!(others.iter().all(|deadline| *deadline == first));
+    }
+
+    #[test]
+    fn after_a_change_that_gave_one_back_none_is_asked_for() {
+        let delegation = Delegation::default();
+        drop(Changing::begin(&delegation));
+        assert!(!delegation.rests());
+        let mut changing = Changing::begin(&delegation);
+        changing.gave_back = true;
+        drop(changing);
+        assert!(delegation.rests());
     }
 }

@@ -3,7 +3,9 @@
 use crate::{
     buffer::Buffer,
     client::Client,
-    counter, directory,
+    counter,
+    delegation::Asking,
+    directory,
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
     nfs::{
@@ -92,7 +94,10 @@ impl File {
     /// The file is gone, or the call failed.
     pub fn revalidate(&self) -> Result<bool, PathError> {
         let before = self.state().moment();
-        if self.shared().is_delegated(self.state()) {
+        if self
+            .shared()
+            .is_delegated(self.state(), &mut Asking::default())
+        {
             return Ok(self.state().still(before));
         }
         if let Some(same) = counter::unchanged(self.shared(), self.state()) {

@@ -315,8 +315,9 @@ impl FileSystem {
         dir: &Handle,
         name: impl AsRef<OsStr>,
     ) -> Result<(), PathError> {
-        self.client.shared().changes_names();
-        self.on_name("link", name.as_ref(), |nfs, name| nfs.link(file, dir, name))
+        self.on_name("link", name.as_ref(), |_, name| {
+            self.client.shared().link(file, dir, name)
+        })
     }
 
     /// Removes a name that is not a directory's (REMOVE). When its last name is removed, the file is gone, even for
@@ -326,9 +327,8 @@ impl FileSystem {
     /// `ENOENT`: there is no such name. `EISDIR`, `EPERM`: it is a directory. See the [module](self#errors) for the
     /// others.
     pub fn unlink(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
-        self.client.shared().changes_names();
-        self.on_name("remove", name.as_ref(), |nfs, name| {
-            nfs.remove(dir, name, Removed::File)
+        self.on_name("remove", name.as_ref(), |_, name| {
+            self.client.shared().remove(dir, name, Removed::File)
         })
     }
 
@@ -337,8 +337,8 @@ impl FileSystem {
     /// # Errors
     /// `ENOENT`: there is no such name. `ENOTEMPTY`, `EEXIST`: it is not empty. See the [module](self#errors) for the others.
     pub fn rmdir(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
-        self.on_name("rmdir", name.as_ref(), |nfs, name| {
-            nfs.remove(dir, name, Removed::Directory)
+        self.on_name("rmdir", name.as_ref(), |_, name| {
+            self.client.shared().remove(dir, name, Removed::Directory)
         })
     }
 
@@ -358,9 +358,10 @@ impl FileSystem {
         let verb = "rename";
         let (name, new_name) = (name.as_ref(), new_name.as_ref());
         let new_name = checked(verb, new_name)?;
-        self.client.shared().changes_names();
-        self.on_name(verb, name, |nfs, name| {
-            nfs.rename((dir, name), (new_dir, new_name))
+        self.on_name(verb, name, |_, name| {
+            self.client
+                .shared()
+                .rename((dir, name), (new_dir, new_name))
         })
     }
 

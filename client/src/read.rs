@@ -19,6 +19,7 @@
 
 use crate::{
     buffer::Buffer,
+    delegation::Asking,
     direct::DirectPair,
     error::ReadError,
     nfs::{self, read_into, references},
@@ -284,10 +285,13 @@ impl<'f> Reading<'f> {
                 break;
             }
         }
+        let mut asking = Asking::default();
         for of in 0..self.files.len() {
             let file = &mut self.files[of];
-            let asked = read_page::attend(self.shared, file.file.state(), file.asked, Waits::Yes);
-            file.asked = asked.unwrap_or(file.asked);
+            if self.shared.delegates() && file.asked.order().keeps {
+                let delegated = self.shared.is_delegated(file.file.state(), &mut asking);
+                file.asked = file.asked.kept_if(delegated);
+            }
             self.files[of].keeps = self.steps(of).keeps();
         }
     }

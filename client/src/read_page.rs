@@ -3,6 +3,7 @@
 
 use crate::{
     cache::Put,
+    delegation::Asking,
     direct::Alone,
     nfs,
     open_file::OpenFile,
@@ -98,7 +99,7 @@ pub fn attend(
         return Some(asked);
     }
     let delegated = match waits {
-        Waits::Yes => shared.is_delegated(file),
+        Waits::Yes => shared.is_delegated(file, &mut Asking::default()),
         Waits::No => shared.is_delegated_at_once(file)?,
     };
     Some(asked.kept_if(delegated))

@@ -44,7 +44,8 @@ pub struct Statistics {
     pub delegations_held: u64,
     /// Delegations given, those that follow others of the same files included.
     pub delegations_granted: u64,
-    /// Delegations that the server did not give again, because somebody wants to change the file.
+    /// Delegations that the server did not give again, because somebody else changes the file, has changed it lately or has
+    /// it alone (ODAFS_TRYLATER). Refusals for other reasons do not count.
     pub delegations_recalled: u64,
     /// What the policy has measured for reads of about 4 KiB.
     pub terms: RdmaTerms,

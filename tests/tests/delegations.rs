@@ -2,19 +2,21 @@
 //! nobody waits for longer than a lease.
 #![cfg(not(shuttle))]
 
-use odafs::{Cache, Client, File, Options, Route};
+use odafs::{Cache, Client, File, FileRequest, Options, Route};
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
 use odafs_server::config::{ServerConfig, Squash};
 use odafs_server::odafs::LEASE;
 use odafs_server::server::Server;
 use odafs_tests::raw::RawRpc;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 struct House {
     dir: tempfile::TempDir,
@@ -262,6 +264,142 @@ fn its_own_changes_recall_nothing() {
         }
         assert_eq!(client.statistics().delegations_recalled, 0);
     }
+}
+
+#[test]
+fn only_what_changes_a_name_of_a_file_gives_back() {
+    let house = House::open();
+    house.file("a", b"old");
+    let client = holder(&house.shm());
+    let gives_back = |change: &dyn Fn(&str)| {
+        // A lease may end by itself meanwhile, but not each time.
+        (0..20).all(|number| {
+            hold(&client, "a");
+            change(&format!("name-{number}"));
+            client.statistics().delegations_held == 0
+        })
+    };
+    assert!(!gives_back(&|name| {
+        client.mkdir(name).expect("made");
+        client.rmdir(name).expect("removed");
+        client.symlink("a", name).expect("linked");
+    }));
+    assert!(gives_back(&|name| {
+        let name = format!("link-{name}");
+        client.hard_link("a", name).expect("linked");
+    }));
+}
+
+#[test]
+fn a_file_that_its_client_has_changed_is_not_asked_for_at_once() {
+    let house = House::open();
+    house.file("a", b"old");
+    let client = holder(&house.shm());
+    // A second may pass by itself in between, but not each time.
+    assert!((0..3).any(|_| {
+        let file = hold(&client, "a");
+        file.write_stable_at(b"new", 0).expect("write");
+        let before = client.statistics().delegations_granted;
+        assert_eq!(read(&file), b"new");
+        client.statistics().delegations_granted == before
+    }));
+}
+
+#[test]
+fn a_batch_of_many_files_asks_for_a_few() {
+    let house = House::open();
+    let names: Vec<_> = (0..40).map(|number| format!("file-{number}")).collect();
+    for name in &names {
+        house.file(name, b"old");
+    }
+    let client = holder(&house.shm());
+    let files: Vec<_> = names
+        .iter()
+        .map(|name| client.open(name).expect("open"))
+        .collect();
+    let mut granted = 0;
+    while granted < 40 {
+        let mut data = vec![[0; 3]; files.len()];
+        let requests = files.iter().zip(&mut data);
+        let mut requests: Vec<_> = requests
+            .map(|(file, data)| FileRequest::new(file, 0, data))
+            .collect();
+        client.read_batch(&mut requests).expect("read");
+        drop(requests);
+        assert!(data.iter().all(|data| data == b"old"));
+        let after = client.statistics().delegations_granted;
+        assert!(after - granted <= 16, "{}", after - granted);
+        granted = after;
+    }
+}
+
+/// Carries connections to a server, until it is told to swallow what comes.
+fn relay(to: SocketAddr, swallows: &Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let swallows = swallows.clone();
+    let carry = |mut from: TcpStream, mut to: TcpStream, swallows: Arc<AtomicBool>| {
+        thread::spawn(move || {
+            let mut data = [0; 4096];
+            while let Ok(bytes @ 1..) = from.read(&mut data) {
+                if !swallows.load(SeqCst) && to.write_all(&data[..bytes]).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    };
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(to).expect("connect");
+            let copies = (client.try_clone(), server.try_clone());
+            let (client_too, server_too) = (copies.0.expect("cloned"), copies.1.expect("cloned"));
+            carry(client, server_too, swallows.clone());
+            carry(server, client_too, swallows.clone());
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_not_asked_for_each_file() {
+    let house = House::open();
+    let names: Vec<_> = (0..10).map(|number| format!("file-{number}")).collect();
+    for name in &names {
+        house.file(name, b"old");
+    }
+    let swallows = Arc::new(AtomicBool::new(false));
+    let address = relay(house.config.rdma.expect("an address"), &swallows);
+    let options = Options {
+        cache: Cache::Delegated,
+        route: Route::Guarded,
+        deadline: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let url = format!("odafs://{address}/").parse().expect("url");
+    let client = Client::connect_with(&url, options).expect("connect");
+    let open = |name: &String| client.open(name).expect("open");
+    let files: Vec<_> = names.iter().map(open).collect();
+    let read_all = || {
+        let mut data = vec![[0; 3]; files.len()];
+        let requests = files.iter().zip(&mut data);
+        let mut requests: Vec<_> = requests
+            .map(|(file, data)| FileRequest::new(file, 0, data))
+            .collect();
+        client.read_batch(&mut requests)
+    };
+    while client.statistics().delegations_granted < 10 {
+        read_all().expect("read");
+    }
+    swallows.store(true, SeqCst);
+    while client.statistics().delegations_held > 0 {
+        thread::yield_now();
+    }
+    let before = client.statistics().calls;
+    read_all().expect_err("no answer");
+    let calls = client.statistics().calls - before;
+    // A READ of each file is under way.
+    assert!(calls < 2 * files.len() as u64, "{calls} calls");
 }
 
 /// A process of its own, which another test kills.

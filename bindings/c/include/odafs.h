@@ -602,10 +602,10 @@ int odafs_ring_fd(const struct odafs_ring *ring);
 
 /*
  Submits requests. The calling thread does reads that need no waiting at once; the ring's threads do all others, in
- any order. Up to 64 reads that are submitted together, of any files of one client, are in flight together. Returns how
- many were accepted, from the first on. That is fewer than `count` if the ring is full (fetch completions, then submit
- the rest) or if a later one is invalid. Returns -1 if the first is invalid or has no room (EAGAIN); then none was
- accepted.
+ any order. Up to 64 reads of 256 KiB in all that are submitted together, of any files of one client, are in flight
+ together, on one of the threads. Returns how many were accepted, from the first on. That is fewer than `count` if the
+ ring is full (fetch completions, then submit the rest) or if a later one is invalid. Returns -1 if the first is invalid
+ or has no room (EAGAIN); then none was accepted.
 
  Safety:
  `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose

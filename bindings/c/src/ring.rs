@@ -1,7 +1,7 @@
 //! Submissions and completions: reads and writes that are under way while the program does other work.
 //!
-//! The submitting thread does what needs no waiting. The ring's threads do the rest; each takes many reads of one client's
-//! files at once, which are then in flight together.
+//! The submitting thread does what needs no waiting. The ring's threads do the rest; each takes many short reads of one
+//! client's files at once, which are then in flight together.
 
 use crate::{
     error::{self, Error, at_border, handle, panicked},
@@ -30,8 +30,9 @@ pub const ODAFS_OP_WRITE: u32 = 1;
 /// Bring everything written before to stable storage, as odafs_fsync().
 pub const ODAFS_OP_FSYNC: u32 = 2;
 
-/// The most reads that one thread takes at once.
+/// The most reads that one thread takes at once, and the most bytes of several reads. The other threads take the rest.
 const TOGETHER: usize = 64;
+const BYTES_TOGETHER: usize = 256 << 10;
 /// The default number of threads of a ring.
 const THREADS: u32 = 4;
 const THREADS_MAX: u32 = 256;
@@ -148,17 +149,17 @@ impl Shared {
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
+            let mut bytes = first.bytes;
             let mut jobs = vec![first];
             let alike = |first: &Job, next: &Job| {
                 (first.op, next.op) == (Op::Read, Op::Read)
                     && first.file.client().has_opened(&next.file)
             };
-            while jobs.len() < TOGETHER
-                && queues
-                    .submissions
-                    .front()
-                    .is_some_and(|next| alike(&jobs[0], next))
+            while let Some(next) = queues.submissions.front()
+                && fits(jobs.len(), bytes, next.bytes)
+                && alike(&jobs[0], next)
             {
+                bytes += next.bytes;
                 jobs.extend(queues.submissions.pop_front());
             }
             drop(queues);
@@ -168,6 +169,11 @@ impl Shared {
             queues = self.lock();
         }
     }
+}
+
+/// Whether a thread that has taken this many `reads` of `bytes` in all takes another.
+fn fits(reads: usize, bytes: usize, next: usize) -> bool {
+    reads < TOGETHER && bytes.saturating_add(next) <= BYTES_TOGETHER
 }
 
 impl Shared {
@@ -334,10 +340,10 @@ pub unsafe extern "C" fn odafs_ring_fd(ring: *const odafs_ring) -> c_int {
 }
 
 /// Submits requests. The calling thread does reads that need no waiting at once; the ring's threads do all others, in
-/// any order. Up to 64 reads that are submitted together, of any files of one client, are in flight together. Returns how
-/// many were accepted, from the first on. That is fewer than `count` if the ring is full (fetch completions, then submit
-/// the rest) or if a later one is invalid. Returns -1 if the first is invalid or has no room (EAGAIN); then none was
-/// accepted.
+/// any order. Up to 64 reads of 256 KiB in all that are submitted together, of any files of one client, are in flight
+/// together, on one of the threads. Returns how many were accepted, from the first on. That is fewer than `count` if the
+/// ring is full (fetch completions, then submit the rest) or if a later one is invalid. Returns -1 if the first is invalid
+/// or has no room (EAGAIN); then none was accepted.
 ///
 /// # Safety
 /// `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose
@@ -542,4 +548,24 @@ pub unsafe extern "C" fn odafs_ring_wait(
         }
         Ok(count as libc::ssize_t)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many reads of this length one thread takes.
+    fn taken(length: usize) -> usize {
+        let next = |reads: &usize| fits(*reads, reads * length, length);
+        (1..).take_while(next).count() + 1
+    }
+
+    #[test]
+    fn a_thread_takes_many_short_reads_or_few_long_ones() {
+        assert_eq!(taken(0), TOGETHER);
+        assert_eq!(taken(4096), TOGETHER);
+        assert_eq!(taken(64 << 10), 4);
+        assert_eq!(taken(1 << 20), 1);
+        assert!(!fits(1, 4096, usize::MAX));
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     calls::Trusting,
-    delegation::{Changing, Delegation},
+    delegation::{Asking, Changing, Given},
     nfs::procedure::{Asks, Number, Procedure},
     shared::Shared,
     state::FileState,
@@ -23,14 +23,12 @@ const DELEGATE: Procedure = Procedure {
     idempotent: true,
     asks: Asks::NOTHING,
 };
-/// After a refusal none is asked for during this time.
-const REST: Nanos = Nanos::from_secs(1);
 
 impl Shared {
     /// Whether the file is delegated to this client. Asks for that if it may.
     #[inline]
-    pub fn is_delegated(&self, file: &FileState) -> bool {
-        self.delegates() && (file.delegation.stands() || self.ask_to_delegate(file))
+    pub fn is_delegated(&self, file: &FileState, asking: &mut Asking) -> bool {
+        self.delegates() && (file.delegation.stands() || self.ask_to_delegate(file, asking))
     }
 
     /// As [`is_delegated`](Self::is_delegated), without waiting. `None`: it would have to ask.
@@ -42,119 +40,129 @@ impl Shared {
         let delegation = &file.delegation;
         match delegation.stands() {
             true => Some(true),
-            false if delegation.rests() => Some(false),
+            false if delegation.rests() || self.delegations.rest_all() => Some(false),
             false => None,
         }
     }
 
     #[cold]
-    fn ask_to_delegate(&self, file: &FileState) -> bool {
+    fn ask_to_delegate(&self, file: &FileState, asking: &mut Asking) -> bool {
         let delegation = &file.delegation;
-        if delegation.rests() {
+        if delegation.rests() || self.delegations.rest_all() {
             return false;
         }
-        let mut number = delegation.number.lock();
+        let mut last = delegation.last.lock();
         if delegation.stands() {
             return true;
         }
-        if delegation.rests() || delegation.changes.load(Acquire) > 0 {
+        if delegation.rests() || self.delegations.rest_all() || delegation.changes.load(Acquire) > 0
+        {
             return false;
         }
         let Some(session) = self.tended_session() else {
-            self.rest(delegation);
+            delegation.rest();
             return false;
         };
-        let before = std::mem::take(&mut *number);
+        let Some(deadline) = asking.next() else {
+            return false;
+        };
+        let before = last.take();
         let arguments = DelegateArgs {
             session: session.id,
-            returned: Vec::from_iter((before != 0).then_some(before)),
+            returned: Vec::from_iter(before.map(|before| before.number)),
             file: Some(file.handle.wire()),
         };
         let sent = clock::now();
-        match self.delegate(&arguments) {
+        match self.delegate(&arguments, deadline) {
             Some(Ok(Some(given))) => {
-                *number = given.number;
-                self.given(file, sent, &given);
+                *last = Some(self.given(file, sent, &given));
                 return delegation.stands();
             }
-            Some(Err(status)) if before != 0 && status != OdafsStatus::NoSession => {
+            Some(Err(OdafsStatus::TryLater)) if before.is_some() => {
                 self.delegations.recalled.fetch_add(1, Relaxed);
             }
-            _ => {}
+            Some(_) => {}
+            None => self.delegations.were_not_answered(),
         }
-        self.rest(delegation);
+        delegation.rest();
         false
     }
 
-    fn given(&self, file: &FileState, sent: Nanos, given: &Delegated) {
+    fn given(&self, file: &FileState, sent: Nanos, given: &Delegated) -> Given {
         // First what is kept is made to be of this version. A quarter less, for clocks that run at different speeds.
         file.observe(Some(given.change), Some(&given.attributes.into()));
         let span = Nanos::from_millis(u64::from(given.lease_ms) * 3 / 4);
         let until = (sent + span).0;
-        let latest = clock::now() + Nanos::from_millis(given.lease_ms.into());
-        self.delegations.until.fetch_max(latest.0, AcqRel);
+        let ends = clock::now() + Nanos::from_millis(given.lease_ms.into());
+        self.delegations.until.fetch_max(ends.0, AcqRel);
         self.delegations.granted.fetch_add(1, Relaxed);
         file.delegation.until.store(until, Release);
-    }
-
-    fn rest(&self, delegation: &Delegation) {
-        let until = clock::now() + REST;
-        delegation.not_before.store(until.0, Relaxed);
+        Given {
+            number: given.number,
+            ends,
+        }
     }
 
     /// `None`: no answer. The server then waits until the leases are over.
-    fn delegate(&self, arguments: &DelegateArgs<'_>) -> Option<DelegateResult> {
-        let answer = self.calls.call(&DELEGATE, arguments, &Trusting, |r| {
-            DelegateResult::decode(r)
-        });
-        answer
+    fn delegate(&self, arguments: &DelegateArgs<'_>, deadline: Nanos) -> Option<DelegateResult> {
+        let deadline = deadline.min(self.calls.deadline());
+        self.calls
+            .call_until(deadline, &DELEGATE, arguments, &Trusting, |r| {
+                DelegateResult::decode(r)
+            })
             .inspect_err(|error| tracing::debug!(%error, "no delegation"))
             .ok()
     }
 
-    /// Before this client changes a file: gives its delegation back. None is asked for until the change has ended.
+    /// Before this client changes a file: gives its delegation back. None is asked for until the change has ended, and for a
+    /// while after it if there was one.
     pub fn changes<'a>(&self, file: &'a FileState) -> Changing<'a> {
         if !self.delegates() {
             return Changing::nothing();
         }
         let delegation = &file.delegation;
-        let mut number = delegation.number.lock();
-        let changing = Changing::begin(delegation);
+        let mut last = delegation.last.lock();
+        let mut changing = Changing::begin(delegation);
         delegation.until.store(0, Release);
         // It may stand at the server for longer than here.
-        let before = std::mem::take(&mut *number);
-        if before != 0 {
-            self.give_back(vec![before]);
+        if let Some(before) = last.take()
+            && clock::now() < before.ends
+        {
+            changing.gave_back = true;
+            self.give_back(vec![before.number], before.ends);
         }
         changing
     }
 
     /// Before this client changes names, and so perhaps files that it does not know: gives all delegations back.
     pub fn changes_names(&self) {
-        if clock::now().0 >= self.delegations.until.swap(0, AcqRel) {
+        let all_end = Nanos(self.delegations.until.swap(0, AcqRel));
+        if clock::now() >= all_end {
             return;
         }
         let mut numbers = Vec::new();
         for file in self.known_files() {
             let delegation = &file.delegation;
-            let mut number = delegation.number.lock();
+            let mut last = delegation.last.lock();
             delegation.until.store(0, Release);
-            let before = std::mem::take(&mut *number);
-            numbers.extend((before != 0).then_some(before));
+            numbers.extend(last.take().map(|before| before.number));
         }
         for numbers in numbers.chunks(MAX_RETURNED as usize) {
-            self.give_back(numbers.to_vec());
+            self.give_back(numbers.to_vec(), all_end);
         }
     }
 
-    fn give_back(&self, returned: Vec<u64>) {
-        if let Some(session) = self.session() {
-            self.delegate(&DelegateArgs {
-                session: session.id,
-                returned,
-                file: None,
-            });
-        }
+    /// Waits no longer than until they have ended by themselves.
+    fn give_back(&self, returned: Vec<u64>, ended: Nanos) {
+        let Some(session) = self.session().filter(|_| clock::now() < ended) else {
+            return;
+        };
+        let arguments = DelegateArgs {
+            session: session.id,
+            returned,
+            file: None,
+        };
+        self.delegate(&arguments, ended);
     }
 
     /// Number of files that are delegated now.
