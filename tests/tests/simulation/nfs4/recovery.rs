@@ -87,12 +87,30 @@ impl Client<'_> {
     fn patiently(&mut self, operations: &[Operation<'_>]) -> Option<Vec<u8>> {
         loop {
             let reply = self.one(operations)?;
-            let header = session::status(&reply);
-            if header != Status::Delay {
+            if !self.was_put_off(&reply, |_| ()) {
                 return Some(reply);
             }
-            clock::sleep(Nanos::from_millis(100));
         }
+    }
+
+    /// Whether the server asks for time, which has then passed. `count` counts the turn that the last operation has taken of its
+    /// owner all the same, in minor version 0.
+    fn was_put_off(&mut self, reply: &[u8], count: impl FnOnce(&mut Self)) -> bool {
+        if session::status(reply) != Status::Delay {
+            return false;
+        }
+        let took_turn = matches!(
+            results(reply).last(),
+            Some(
+                OperationResult::Open(Err(Status::Delay))
+                    | OperationResult::Lock(Err(LockFailed::Other(Status::Delay)))
+            )
+        );
+        if took_turn {
+            count(self);
+        }
+        clock::sleep(Nanos::from_millis(100));
+        true
     }
 
     fn look_up(&mut self) {
@@ -187,8 +205,8 @@ impl Client<'_> {
         let from = clock::now();
         // The handle borrows nothing of the client.
         let handle = self.handles[file].clone();
-        let (owner, sequence) = (self.opener(), self.turn + 1);
-        let ask = |before, open: &Open| {
+        let owner = self.opener();
+        let ask = |sequence, before, open: &Open| {
             [
                 Operation::PutFileHandle(FileHandle(&handle)),
                 Operation::Open(OpenArgs {
@@ -201,9 +219,14 @@ impl Client<'_> {
                 }),
             ]
         };
-        let Some(mut reply) = self.patiently(&ask(before, &open)) else {
-            self.held[file].open = Some(open);
-            return false;
+        let mut reply = loop {
+            let Some(reply) = self.one(&ask(self.turn + 1, before, &open)) else {
+                self.held[file].open = Some(open);
+                return false;
+            };
+            if !self.was_put_off(&reply, |client| client.turn += 1) {
+                break reply;
+            }
         };
         let refused = |reply: &[u8]| {
             let last = results(reply).pop();
@@ -216,7 +239,7 @@ impl Client<'_> {
         };
         if write.is_some() && refused(&reply) {
             self.lose_delegation(file);
-            match self.patiently(&ask(DelegationType::None, &open)) {
+            match self.patiently(&ask(self.turn + 1, DelegationType::None, &open)) {
                 Some(again) => reply = again,
                 None => {
                     self.held[file].open = Some(open);
@@ -289,18 +312,27 @@ impl Client<'_> {
             count: 1,
         };
         let (offset, length) = units.range();
-        let lock = Operation::Lock(LockArgs {
-            kind: kind(write),
-            reclaim: true,
-            offset,
-            length,
-            locker: self.locker(file, owner),
-        });
         let handle = self.handles[file].clone();
         let from = clock::now();
-        let put = Operation::PutFileHandle(FileHandle(&handle));
-        let Some(reply) = self.patiently(&[put, lock]) else {
-            return false;
+        let reply = loop {
+            let put = Operation::PutFileHandle(FileHandle(&handle));
+            let lock = Operation::Lock(LockArgs {
+                kind: kind(write),
+                reclaim: true,
+                offset,
+                length,
+                locker: self.locker(file, owner),
+            });
+            let Some(reply) = self.one(&[put, lock]) else {
+                return false;
+            };
+            let count = |client: &mut Self| {
+                client.turn += u32::from(is_new);
+                client.held[file].turns[owner] += u32::from(!is_new);
+            };
+            if !self.was_put_off(&reply, count) {
+                break reply;
+            }
         };
         let (by, at) = (self.holder(owner), self.model.files[file]);
         let what = What::Unit { unit, write };
