@@ -27,8 +27,8 @@ number of clients grows from 1 to 4, 16, 64, 256 and 1000.
 
 `alone` is the machine without a server: as many clients, to which one thread hands out pages
 through memory (`shm`) or TCP (`tcp`). All poll while each thread can have a processor; else all
-sleep while they wait. What these rows lose between counts that wait alike (16 and 1000) is not the
-server's. They bound nothing for one-sided reads over shm, which hand nothing over.
+sleep while they wait. What these rows lose between counts that wait alike (16 and 1000) is not
+the server's. They bound nothing for one-sided reads over shm, which hand nothing over.
 
 `/ best` is the rate / the best one of the same round. `slowest` is the slowest client's part of a
 fair share. `server memory` and `client memory` are what each further client takes. The last table
