@@ -84,7 +84,7 @@ impl Delegation {
 
 impl Delegations {
     /// Whether none is to be asked for now.
-    pub fn rest_all(&self) -> bool {
+    pub fn rests(&self) -> bool {
         clock::now().0 < self.not_before.load(Relaxed)
     }
 

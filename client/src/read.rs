@@ -26,7 +26,7 @@ use crate::{
     open_file::OpenFile,
     part::{Failed, FileReading, Part, ReadStep, Reading, contiguous},
     pool::TakeError,
-    read_page::{self, Ended, Waits},
+    read_page::{self, Ended, Waits, attend},
     read_pair::PairFailed,
     record,
     request::{BatchRead, IntoRequest, ReadRequest},
@@ -288,10 +288,9 @@ impl<'f> Reading<'f> {
         let mut asking = Asking::default();
         for of in 0..self.files.len() {
             let file = &mut self.files[of];
-            if self.shared.delegates() && file.asked.order().keeps {
-                let delegated = self.shared.is_delegated(file.file.state(), &mut asking);
-                file.asked = file.asked.kept_if(delegated);
-            }
+            let state = file.file.state();
+            let attended = attend(self.shared, state, file.asked, Some(&mut asking));
+            file.asked = attended.unwrap_or(file.asked);
             self.files[of].keeps = self.steps(of).keeps();
         }
     }

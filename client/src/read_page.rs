@@ -86,21 +86,21 @@ fn without_session_at_hand(file: &OpenFile, buf: &mut [u8], offset: u64, waits: 
     ended
 }
 
-/// Where only delegated files are kept: the order of a read, of which nothing is kept if the file is not delegated. `None`:
-/// that takes a call, and the read may not wait.
+/// Where only delegated files are kept: the order of a read, of which nothing is kept if the file is not delegated. Without
+/// `asking` the read may not wait. `None`: it would have to.
 #[inline]
 pub fn attend(
     shared: &Shared,
     file: &FileState,
     asked: TimedRead,
-    waits: Waits,
+    asking: Option<&mut Asking>,
 ) -> Option<TimedRead> {
     if !shared.delegates() || !asked.order().keeps {
         return Some(asked);
     }
-    let delegated = match waits {
-        Waits::Yes => shared.is_delegated(file, &mut Asking::default()),
-        Waits::No => shared.is_delegated_at_once(file)?,
+    let delegated = match asking {
+        Some(asking) => shared.is_delegated(file, asking),
+        None => shared.is_delegated_at_once(file)?,
     };
     Some(asked.kept_if(delegated))
 }
@@ -128,7 +128,8 @@ fn read_in(
             None => return Ended::LongerWay(None),
         },
     };
-    let Some(asked) = attend(shared, file.state(), asked, waits) else {
+    let mut asking = (waits == Waits::Yes).then(Asking::default);
+    let Some(asked) = attend(shared, file.state(), asked, asking.as_mut()) else {
         return Ended::LongerWay(None);
     };
     let read = PageRead {

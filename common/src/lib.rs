@@ -1,6 +1,7 @@
 //! What both ends of ODAFS must agree on: wire formats, references, sessions. No IO, no clock, no unsafe.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod connect;
 pub mod direct;
 pub mod exception;

@@ -3,17 +3,13 @@
 
 use crate::{attributes::errno, files::Files};
 use fuser::Errno;
-use odafs::fs::{AclEntry, AclTag};
+use odafs::fs::AclEntry;
 use std::ffi::OsStr;
 
 /// The attribute with the list that says who may use a file.
 const ACCESS: &str = "system.posix_acl_access";
 /// The attribute with the list that new files in a directory begin with.
 const DEFAULT: &str = "system.posix_acl_default";
-const VERSION: u32 = 2;
-/// The number in entries that concern neither a named user nor a named group.
-const NOBODY: u32 = u32::MAX;
-
 impl Files {
     /// The value of an extended attribute, which only lists have.
     pub fn getxattr(&self, number: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
@@ -36,25 +32,7 @@ impl Files {
         };
         match list[..] {
             [] => Err(Errno::ENODATA),
-            ref list => Ok(bytes(list)),
+            ref list => Ok(AclEntry::to_xattr(list)),
         }
     }
-}
-
-fn bytes(list: &[AclEntry]) -> Vec<u8> {
-    let mut bytes = VERSION.to_le_bytes().to_vec();
-    for entry in list {
-        let (tag, id) = match entry.tag {
-            AclTag::Owner => (0x1_u16, NOBODY),
-            AclTag::User(id) => (0x2, id),
-            AclTag::OwningGroup => (0x4, NOBODY),
-            AclTag::Group(id) => (0x8, id),
-            AclTag::Mask => (0x10, NOBODY),
-            AclTag::Other => (0x20, NOBODY),
-        };
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(u16::from(entry.permissions).to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-    }
-    bytes
 }

@@ -43,7 +43,6 @@ impl Nfs<'_> {
 /// wire each list has one.
 fn list(wire: &[nfsacl3::Entry]) -> Result<Vec<AclEntry>, XdrError> {
     let list = entries(wire)?;
-    let named = |entry: &AclEntry| matches!(entry.tag, AclTag::User(_) | AclTag::Group(_));
     let granted = |tag| {
         let mut list = list.iter();
         list.find(|entry| entry.tag == tag)
@@ -51,7 +50,7 @@ fn list(wire: &[nfsacl3::Entry]) -> Result<Vec<AclEntry>, XdrError> {
     };
     let group = granted(AclTag::OwningGroup);
     let plain = granted(AclTag::Mask).is_none_or(|mask| Some(mask) == group);
-    match plain && !list.iter().any(named) {
+    match plain && !list.iter().any(|entry| entry.tag.is_named()) {
         true => Ok(Vec::new()),
         false => Ok(list),
     }

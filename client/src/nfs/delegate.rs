@@ -40,7 +40,7 @@ impl Shared {
         let delegation = &file.delegation;
         match delegation.stands() {
             true => Some(true),
-            false if delegation.rests() || self.delegations.rest_all() => Some(false),
+            false if delegation.rests() || self.delegations.rests() => Some(false),
             false => None,
         }
     }
@@ -48,15 +48,14 @@ impl Shared {
     #[cold]
     fn ask_to_delegate(&self, file: &FileState, asking: &mut Asking) -> bool {
         let delegation = &file.delegation;
-        if delegation.rests() || self.delegations.rest_all() {
+        if delegation.rests() || self.delegations.rests() {
             return false;
         }
         let mut last = delegation.last.lock();
         if delegation.stands() {
             return true;
         }
-        if delegation.rests() || self.delegations.rest_all() || delegation.changes.load(Acquire) > 0
-        {
+        if delegation.rests() || self.delegations.rests() || delegation.changes.load(Acquire) > 0 {
             return false;
         }
         let Some(session) = self.tended_session() else {

@@ -19,7 +19,7 @@ use super::Nfs4;
 use super::recalls::Messenger;
 use super::state::{Callback, Called, Copied, Origin, Send};
 use crate::vfs::export::Export;
-use crate::vfs::metrics::describe;
+use crate::vfs::metrics::counter;
 
 /// The version of the callback program.
 const CALLBACK_VERSION: u32 = 1;
@@ -73,8 +73,7 @@ impl Callbacks {
             ),
         ];
         for (name, help, count) in figures {
-            describe(out, &format!("nfs4_{name}"), help);
-            out.push_str(&format!("odafs_nfs4_{name}_total {count}\n"));
+            counter(out, &format!("nfs4_{name}"), help, count);
         }
     }
 

@@ -14,7 +14,7 @@ use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::locks::Side;
-use crate::vfs::metrics::{describe, gauge};
+use crate::vfs::metrics::{counter, gauge};
 use crate::vfs::promises::{Holders, Keeper, Party};
 use crate::vfs::{ObjectId, change};
 
@@ -322,8 +322,6 @@ pub(super) fn append_text(counts: &DelegationCounts, out: &mut String) {
         ),
     ];
     for (name, help, count) in figures {
-        let name = format!("nfs4_delegations_{name}");
-        describe(out, &name, help);
-        out.push_str(&format!("odafs_{name}_total {count}\n"));
+        counter(out, &format!("nfs4_delegations_{name}"), help, count);
     }
 }

@@ -365,16 +365,22 @@ impl<'r> Client<'r> {
         let open = self.open(by, name, share, create);
         let reply = self.does(&[Operation::PutRootFileHandle, open, Operation::GetFileHandle]);
         let all = reply.all();
-        let [
-            ..,
-            OperationResult::Open(Ok(opened)),
-            OperationResult::GetFileHandle(Ok(handle)),
-        ] = &all[..]
-        else {
-            panic!("{all:?}");
-        };
-        (opened.state, handle.0.to_vec())
+        let (opened, handle) = opened(&all);
+        (opened.state, handle.to_vec())
     }
+}
+
+/// What the last two operations of a compound gave, which were OPEN and GETFH.
+fn opened<'r>(all: &'r [OperationResult<'r>]) -> (&'r OpenOk<'r>, &'r [u8]) {
+    let [
+        ..,
+        OperationResult::Open(Ok(opened)),
+        OperationResult::GetFileHandle(Ok(handle)),
+    ] = all
+    else {
+        panic!("{all:?}");
+    };
+    (opened, handle.0)
 }
 
 /// OPEN's way to make a file of this mode.

@@ -25,7 +25,7 @@ use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
 use crate::vfs::ObjectId;
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
-use crate::vfs::metrics::{describe, gauge};
+use crate::vfs::metrics::{counter, gauge};
 use crate::vfs::promises::{Holders, Keeper, Party};
 
 /// How long a delegation stands.
@@ -45,12 +45,12 @@ pub struct GivenRecord {
 }
 
 impl GivenRecord {
-    /// Whether an earlier life gave some (`before`). `keep` brings to stable storage that this one does.
+    /// Whether an earlier life gave some (`before`), as stable storage says. Otherwise `keep` brings there that this one does.
     pub fn new(before: bool, keep: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self {
             before,
             failed: false,
-            keep: Some(Box::new(keep)),
+            keep: (!before).then(|| Box::new(keep) as _),
         }
     }
 
@@ -317,9 +317,7 @@ impl Delegations {
             ),
         ];
         for (name, help, count) in figures {
-            let name = format!("direct_delegations_{name}");
-            describe(out, &name, help);
-            out.push_str(&format!("odafs_{name}_total {count}\n"));
+            counter(out, &format!("direct_delegations_{name}"), help, count);
         }
     }
 }

@@ -325,11 +325,7 @@ fn locks(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<nlm4::Confi
 /// Whether an earlier server gave delegations to clients of the ODAFS program, and how to keep that this one does.
 fn given(state: &Arc<StateDir>) -> io::Result<GivenRecord> {
     let (text, mut keep) = kept(state, DELEGATIONS)?;
-    let before = !text.is_empty();
-    Ok(GivenRecord::new(before, move || match before {
-        true => Ok(()),
-        false => keep("given\n"),
-    }))
+    Ok(GivenRecord::new(!text.is_empty(), move || keep("given\n")))
 }
 
 /// The text of a file of the state directory (empty if there is no such file), and a function that replaces it.

@@ -1,10 +1,8 @@
 //! What a service counts of all its calls.
 
-use std::fmt::Write as _;
-
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 
-use crate::vfs::metrics::describe;
+use crate::vfs::metrics::counter;
 
 /// What became of calls.
 #[derive(Debug, Default)]
@@ -61,8 +59,7 @@ impl CallCounts {
             ),
         ];
         for (name, help, count) in counts {
-            describe(out, name, help);
-            let _ = writeln!(out, "odafs_{name}_total {count}");
+            counter(out, name, help, count);
         }
     }
 }

@@ -20,7 +20,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_nic::calls::{Caller, Outcome, Transport};
 
 use crate::rpc::Program;
-use crate::vfs::metrics::{describe, describe_as};
+use crate::vfs::metrics::{counter, describe, describe_as};
 
 use histogram::Histogram;
 
@@ -231,8 +231,8 @@ impl Seen {
             row.times
                 .append_text(out, "odafs_sampled_call_seconds", &labels);
         }
-        describe(out, "slow_calls", "Calls slower than --slow-call.");
-        let _ = writeln!(out, "odafs_slow_calls_total {}", self.slow.count());
+        let help = "Calls slower than --slow-call.";
+        counter(out, "slow_calls", help, self.slow.count());
     }
 
     fn called(&self) -> impl Iterator<Item = (String, &Row)> {

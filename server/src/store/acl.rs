@@ -1,5 +1,7 @@
 //! Access control lists in the terms of POSIX 1003.1e draft 17, section 23, as Linux has them (acl(5)).
 
+pub use odafs_common::acl::{AclEntry, AclTag};
+
 use super::{Attributes, Credential, FileType, Result, Status};
 
 /// The most entries of a list: what NFSACL has room for.
@@ -12,32 +14,6 @@ pub enum AclKind {
     Access,
     /// What is made in a directory begins with this list.
     Default,
-}
-
-/// Whom an entry concerns. The order is that of a list's entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AclTag {
-    /// The owner (`ACL_USER_OBJ`).
-    Owner,
-    /// The user with this id (`ACL_USER`).
-    User(u32),
-    /// The owning group (`ACL_GROUP_OBJ`).
-    OwningGroup,
-    /// The group with this id (`ACL_GROUP`).
-    Group(u32),
-    /// The most that named users and all groups have (`ACL_MASK`).
-    Mask,
-    /// Everyone else (`ACL_OTHER`).
-    Other,
-}
-
-/// An entry: whom it concerns, and what it grants: 4 reading, 2 writing, 1 executing or searching.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AclEntry {
-    /// Whom.
-    pub tag: AclTag,
-    /// What, three bits.
-    pub permissions: u8,
 }
 
 /// A valid list: one entry each for the owner, the owning group and all others, at most one for each user and group, and a
@@ -188,13 +164,6 @@ impl Acl {
             mode: attributes.mode & !0o777 | bits << 6 | bits << 3 | bits,
             ..*attributes
         }
-    }
-}
-
-impl AclTag {
-    /// Whether a user or group is named by its id.
-    pub fn is_named(self) -> bool {
-        matches!(self, Self::User(_) | Self::Group(_))
     }
 }
 

@@ -122,8 +122,7 @@ impl Metrics {
     pub fn text(&self, nic: Option<&Nic>) -> String {
         let mut out = String::with_capacity(8 << 10);
         for (name, help, count) in self.plain() {
-            describe(&mut out, name, help);
-            let _ = writeln!(out, "odafs_{name}_total {}", count.get());
+            counter(&mut out, name, help, count.get());
         }
         describe(
             &mut out,
@@ -175,6 +174,12 @@ pub(crate) fn describe_as(out: &mut String, kind: &str, name: &str, help: &str) 
     let _ = writeln!(out, "# TYPE odafs_{name} {kind}");
 }
 
+/// Writes a counter. The name is without `_total`.
+pub(crate) fn counter(out: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
+    describe(out, name, help);
+    let _ = writeln!(out, "odafs_{name}_total {value}");
+}
+
 /// Writes a figure that goes up and down.
 pub(crate) fn gauge(out: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
     describe_as(out, "gauge", name, help);
@@ -212,8 +217,7 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
     ];
     let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
     for (name, help, count) in plain {
-        describe(out, name, help);
-        let _ = writeln!(out, "odafs_{name}_total {}", get(count));
+        counter(out, name, help, get(count));
     }
     for (name, help, nanos) in [
         (
@@ -227,8 +231,7 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
             &registration.invalidating_ns,
         ),
     ] {
-        describe(out, name, help);
-        let _ = writeln!(out, "odafs_{name}_total {}", seconds(get(nanos)));
+        counter(out, name, help, seconds(get(nanos)));
     }
     describe(out, "rdma_errors", "What went wrong over RDMA.");
     for (kind, count) in [
@@ -277,8 +280,7 @@ fn nic_text(out: &mut String, nic: &Nic) {
         ),
     ];
     for (name, help, count) in plain {
-        describe(out, name, help);
-        let _ = writeln!(out, "odafs_{name}_total {count}");
+        counter(out, name, help, count);
     }
     describe(out, "direct_refusals", "Direct reads refused.");
     for exception in Exception::ALL {

@@ -36,14 +36,7 @@ pub(super) fn claims(
 ) -> Given {
     let reply = client.does(&[at, open_op(client, access, claim), Operation::GetFileHandle]);
     let all = reply.all();
-    let [
-        ..,
-        OperationResult::Open(Ok(opened)),
-        OperationResult::GetFileHandle(Ok(handle)),
-    ] = &all[..]
-    else {
-        panic!("{all:?}");
-    };
+    let (opened, handle) = opened(&all);
     Given {
         open: opened.state,
         delegation: match &opened.delegation {
@@ -61,7 +54,7 @@ pub(super) fn claims(
             Delegation::NoneBecause(why) => Err(Some(*why)),
             Delegation::None => Err(None),
         },
-        handle: handle.0.to_vec(),
+        handle: handle.to_vec(),
     }
 }
 

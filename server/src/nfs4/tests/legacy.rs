@@ -45,21 +45,14 @@ fn an_owner_confirms_its_first_open_and_repetitions_are_answered_again() {
     let ask = [Operation::PutRootFileHandle, open, Operation::GetFileHandle];
     let reply = client.call(0, &ask);
     let all = reply.all();
-    let [
-        _,
-        OperationResult::Open(Ok(opened)),
-        OperationResult::GetFileHandle(Ok(handle)),
-    ] = &all[..]
-    else {
-        panic!("{all:?}");
-    };
+    let (opened, handle) = opened(&all);
     assert_ne!(opened.flags & open_result::CONFIRM, 0);
     assert_eq!(client.call(0, &ask).0, reply.0, "the same again");
     let confirm = Operation::OpenConfirm(OpenConfirmArgs {
         state: opened.state,
         sequence: 6,
     });
-    let reply = client.call(0, &[Operation::PutFileHandle(*handle), confirm]);
+    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), confirm]);
     let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
         panic!("{:?}", reply.last());
     };
@@ -71,14 +64,21 @@ fn an_owner_confirms_its_first_open_and_repetitions_are_answered_again() {
             data: Payload(b"data"),
         })
     };
-    let reply = client.call(0, &[Operation::PutFileHandle(*handle), write(0), write(4)]);
+    let reply = client.call(
+        0,
+        &[
+            Operation::PutFileHandle(FileHandle(handle)),
+            write(0),
+            write(4),
+        ],
+    );
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
     let close = |sequence| Operation::Close(CloseArgs { sequence, state });
-    let reply = client.call(0, &[Operation::PutFileHandle(*handle), close(9)]);
+    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(9)]);
     assert_eq!(reply.status(), Status::BadSeqId);
-    let reply = client.call(0, &[Operation::PutFileHandle(*handle), close(7)]);
+    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(7)]);
     assert_eq!(reply.status(), Status::Ok);
-    let again = client.call(0, &[Operation::PutFileHandle(*handle), close(7)]);
+    let again = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(7)]);
     assert_eq!(again.0, reply.0);
 }
 
@@ -90,19 +90,12 @@ fn a_number_that_another_operation_had_is_no_repetition() {
     let ask = [Operation::PutRootFileHandle, open, Operation::GetFileHandle];
     let reply = client.call(0, &ask);
     let all = reply.all();
-    let [
-        _,
-        OperationResult::Open(Ok(opened)),
-        OperationResult::GetFileHandle(Ok(handle)),
-    ] = &all[..]
-    else {
-        panic!("{all:?}");
-    };
+    let (opened, handle) = opened(&all);
     let close = Operation::Close(CloseArgs {
         sequence: 0,
         state: opened.state,
     });
-    let reply = client.call(0, &[Operation::PutFileHandle(*handle), close]);
+    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close]);
     assert_eq!(reply.status(), Status::BadSeqId);
     assert!(matches!(
         reply.last(),

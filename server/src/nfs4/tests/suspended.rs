@@ -333,19 +333,12 @@ fn operations_of_owners_are_counted_once() {
     let find = [Operation::PutRootFileHandle, open, Operation::GetFileHandle];
     let reply = client.call(0, &find);
     let all = reply.all();
-    let [
-        _,
-        OperationResult::Open(Ok(opened)),
-        OperationResult::GetFileHandle(Ok(handle)),
-    ] = &all[..]
-    else {
-        panic!("{all:?}");
-    };
+    let (opened, handle) = super::opened(&all);
     let confirm = Operation::OpenConfirm(OpenConfirmArgs {
         state: opened.state,
         sequence: 2,
     });
-    let reply = client.call(0, &[put(handle.0), confirm]);
+    let reply = client.call(0, &[put(handle), confirm]);
     let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
         panic!("{:?}", reply.last());
     };
@@ -362,7 +355,7 @@ fn operations_of_owners_are_counted_once() {
         }),
     });
     let ask = [
-        put(handle.0),
+        put(handle),
         lock,
         write(state, 0, b"one"),
         read(state, PAGE, 4),
@@ -399,7 +392,7 @@ fn operations_of_owners_are_counted_once() {
     let unlocked = done(deferred(
         &service,
         &client.caller,
-        &message(3, &[put(handle.0), unlock]),
+        &message(3, &[put(handle), unlock]),
     ));
     assert_eq!(unlocked.status(), Status::Ok, "{:?}", unlocked.all());
 }

@@ -67,21 +67,14 @@ fn takes(client: &Client<'_>, minor: u32, name: &[u8]) -> Taken {
         _ => client.does(&ask),
     };
     let all = reply.all();
-    let [
-        ..,
-        OperationResult::Open(Ok(opened)),
-        OperationResult::GetFileHandle(Ok(handle)),
-    ] = &all[..]
-    else {
-        panic!("{all:?}");
-    };
+    let (opened, handle) = opened(&all);
     Taken {
         open: opened.state,
         delegation: match &opened.delegation {
             Delegation::Write(write) => Some(write.state),
             _ => None,
         },
-        handle: handle.0.to_vec(),
+        handle: handle.to_vec(),
     }
 }
 

@@ -11,26 +11,9 @@ use super::LocalStore;
 use super::descriptors::Descriptor;
 use super::identity::Judge;
 use crate::store::{
-    ACL_ENTRIES_MAX, Acl, AclEntry, AclKind, AclTag, Attributes, Credential, FileType, ObjectId,
-    Result, Status,
+    ACL_ENTRIES_MAX, Acl, AclEntry, AclKind, Attributes, Credential, FileType, ObjectId, Result,
+    Status,
 };
-
-/// `POSIX_ACL_XATTR_VERSION`
-const VERSION: u32 = 2;
-const HEADER_BYTES: usize = 4;
-/// Tag and permissions, 16 bits each, and an id of 32; little-endian all.
-const ENTRY_BYTES: usize = 8;
-const NO_ID: u32 = u32::MAX;
-
-/// Tags of entries.
-mod tag {
-    pub const USER_OBJ: u16 = 0x01;
-    pub const USER: u16 = 0x02;
-    pub const GROUP_OBJ: u16 = 0x04;
-    pub const GROUP: u16 = 0x08;
-    pub const MASK: u16 = 0x10;
-    pub const OTHER: u16 = 0x20;
-}
 
 fn name(kind: AclKind) -> &'static CStr {
     match kind {
@@ -45,50 +28,9 @@ pub(super) fn are_there(directory: BorrowedFd<'_>) -> bool {
     !matches!(found, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
-/// The value of the attribute for a list.
-fn encode(list: &Acl) -> Vec<u8> {
-    let mut bytes = VERSION.to_le_bytes().to_vec();
-    for entry in list.entries() {
-        let (tag, id) = match entry.tag {
-            AclTag::Owner => (tag::USER_OBJ, NO_ID),
-            AclTag::User(uid) => (tag::USER, uid),
-            AclTag::OwningGroup => (tag::GROUP_OBJ, NO_ID),
-            AclTag::Group(gid) => (tag::GROUP, gid),
-            AclTag::Mask => (tag::MASK, NO_ID),
-            AclTag::Other => (tag::OTHER, NO_ID),
-        };
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(u16::from(entry.permissions).to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-    }
-    bytes
-}
-
 /// The list of a value; IO for what is none.
-fn decode(bytes: &[u8]) -> Result<Acl> {
-    let Some((version, rest)) = bytes.split_first_chunk() else {
-        return Err(Status::Io.into());
-    };
-    let (entries, over) = rest.as_chunks::<ENTRY_BYTES>();
-    if u32::from_le_bytes(*version) != VERSION || !over.is_empty() {
-        return Err(Status::Io.into());
-    }
-    let entry = |[t0, t1, p0, p1, id @ ..]: &[u8; ENTRY_BYTES]| {
-        let id = u32::from_le_bytes(*id);
-        let tag = match u16::from_le_bytes([*t0, *t1]) {
-            tag::USER_OBJ => AclTag::Owner,
-            tag::USER => AclTag::User(id),
-            tag::GROUP_OBJ => AclTag::OwningGroup,
-            tag::GROUP => AclTag::Group(id),
-            tag::MASK => AclTag::Mask,
-            tag::OTHER => AclTag::Other,
-            _ => return None,
-        };
-        let permissions = u8::try_from(u16::from_le_bytes([*p0, *p1])).ok()?;
-        Some(AclEntry { tag, permissions })
-    };
-    let entries: Option<Vec<_>> = entries.iter().map(entry).collect();
-    let list = entries.and_then(|entries| Acl::new(entries).ok());
+fn decode(value: &[u8]) -> Result<Acl> {
+    let list = AclEntry::from_xattr(value).and_then(|entries| Acl::new(entries).ok());
     list.ok_or_else(|| Status::Io.into())
 }
 
@@ -103,10 +45,11 @@ pub(super) fn read(object: &Descriptor, kind: AclKind) -> Result<Option<Acl>> {
         return Ok(None);
     }
     // Most have no list, and few entries where they have one.
-    let mut few = [0; HEADER_BYTES + 32 * ENTRY_BYTES];
+    let mut few = [0; AclEntry::XATTR_HEADER_BYTES + 32 * AclEntry::XATTR_BYTES];
     let found = match getxattr(object.magic_path(), name(kind), &mut few[..]) {
         Err(Errno::RANGE) => {
-            let mut all = vec![0; HEADER_BYTES + ACL_ENTRIES_MAX * ENTRY_BYTES];
+            let mut all =
+                vec![0; AclEntry::XATTR_HEADER_BYTES + ACL_ENTRIES_MAX * AclEntry::XATTR_BYTES];
             let length = getxattr(object.magic_path(), name(kind), &mut all[..])?;
             decode(&all[..length])
         }
@@ -150,7 +93,12 @@ impl LocalStore {
         };
         let path = found.magic_path();
         let set = match list {
-            Some(list) => setxattr(path, name(kind), &encode(list), XattrFlags::empty()),
+            Some(list) => setxattr(
+                path,
+                name(kind),
+                &AclEntry::to_xattr(list.entries()),
+                XattrFlags::empty(),
+            ),
             None => removexattr(path, name(kind)),
         };
         match set {
@@ -167,6 +115,7 @@ impl LocalStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::AclTag;
 
     #[test]
     fn lists_are_written_as_linux_writes_them() {
@@ -191,7 +140,7 @@ mod tests {
             &[0x20, 0, 1, 0, 0xff, 0xff, 0xff, 0xff],
         ]
         .concat();
-        assert_eq!(encode(&list), bytes);
+        assert_eq!(AclEntry::to_xattr(list.entries()), bytes);
         assert_eq!(decode(&bytes), Ok(list));
         for end in 0..bytes.len() {
             assert!(decode(&bytes[..end]).is_err(), "{end}");
