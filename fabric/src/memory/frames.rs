@@ -1,5 +1,6 @@
 //! Pages that a process keeps for itself. They follow the rule of stamps, in memory that nobody else sees.
 
+use super::ahead;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::protocol;
 use odafs_common::page::PageSize;
@@ -47,6 +48,7 @@ impl Frames {
             let bytes = (count as usize).checked_mul(each);
             Mapping::reserve(bytes.ok_or(io::ErrorKind::OutOfMemory)?)
         };
+        ahead::find_out();
         Ok(Frames {
             memory: reserve(FRAME)?,
             lines: reserve(LINE)?,
