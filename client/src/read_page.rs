@@ -232,6 +232,9 @@ impl PageRead<'_> {
         let steps = &self.steps;
         let (bytes, by) = match step {
             ReadStep::Load(location) => {
+                if let Some((_, view)) = steps.view() {
+                    view.prefetch_page(location.address + from as u64, into.len());
+                }
                 if !steps.load(location, from, into) {
                     // The long path tries again, counts the refusal and reports its reason.
                     return Err(Ended::LongerWay(Some(steps.asked)));

@@ -2,9 +2,9 @@
 //!
 //! A copy reads a page from its first line on. Where none of it is in the processor's caches, the copy mostly waits for
 //! memory. If the last lines of the page are prefetched first, the last of all before the others, some processors have
-//! more lines under way at once, and the copy takes a fifth less; on others it takes a third more (docs/FIGURES.md).
-//! Which of the two holds cannot be told from the processor's name. So a process measures it once, before it first
-//! copies pages that others wrote.
+//! more lines under way at once, and the copy takes a fifth less; others lose by prefetching (docs/FIGURES.md). Which of
+//! the two holds cannot be told from the processor's name. So a process measures it once, before it first copies pages.
+//! Reads of several pages gain nothing: each page is prefetched while the one before it is copied.
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, loom))))]
 pub use measured::{find_out, prefetch};
@@ -12,6 +12,10 @@ pub use measured::{find_out, prefetch};
 /// Does nothing: there is nothing to choose here.
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, loom)))))]
 pub fn find_out() {}
+
+/// Does nothing.
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, loom)))))]
+pub fn prefetch(_from: *const u8, _length: usize) {}
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, loom))))]
 mod measured {
@@ -28,8 +32,6 @@ mod measured {
 
     /// Length in bytes of the copies that are prefetched.
     const PAGE: usize = PageSize::MIN.bytes();
-    /// An RDMA Read copies the last word by itself.
-    const PAGE_LESS_A_WORD: usize = PAGE - size_of::<u64>();
     const LINE: usize = 64;
     /// Number of the last lines of a page that are prefetched. More of them gain a little more where the page is in
     /// memory, and lose a fifth where it is in the second level of cache.
@@ -44,7 +46,7 @@ mod measured {
     /// Prefetches most of what is copied next, if that is a page and it pays on this machine.
     #[inline]
     pub fn prefetch(from: *const u8, length: usize) {
-        if (PAGE_LESS_A_WORD..=PAGE).contains(&length) && PAYS.load(Relaxed) {
+        if length == PAGE && PAYS.load(Relaxed) {
             from_the_end(from);
         }
     }

@@ -25,8 +25,6 @@ pub unsafe fn load(from: *const u8, into: &mut [u8]) {
     {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if into.len() >= 16 {
-            #[cfg(not(loom))]
-            super::ahead::prefetch(from, into.len());
             // SAFETY: the caller vouches for `from`, `into` is a slice; both have at least 16 bytes.
             return unsafe { assembly::copy(into.as_mut_ptr(), from, into.len()) };
         }
@@ -66,8 +64,6 @@ pub unsafe fn store(into: *mut u8, from: &[u8]) {
 pub unsafe fn across(into: *mut u8, from: *const u8, length: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
     if length >= 16 {
-        #[cfg(not(loom))]
-        super::ahead::prefetch(from, length);
         // SAFETY: the caller vouches for both; they have at least 16 bytes.
         return unsafe { assembly::copy(into, from, length) };
     }
@@ -268,18 +264,17 @@ mod tests {
     /// Every length up to some loops, at every alignment of both sides; nothing beyond is touched.
     #[test]
     fn copies_exactly() {
-        let source: Vec<u8> = (0..4200u32).map(|i| (i * 7 + 1) as u8).collect();
-        super::super::ahead::find_out();
-        for length in (0..300).chain([511, 512, 513, 640, 4087, 4088, 4095, 4096, 4097]) {
+        let source: Vec<u8> = (0..700u32).map(|i| (i * 7 + 1) as u8).collect();
+        for length in (0..300).chain([511, 512, 513, 640]) {
             for (from, to) in [(0, 0), (1, 0), (0, 1), (3, 5), (8, 16), (31, 33)] {
                 let wanted = &source[from..from + length];
-                let mut loaded = vec![0xaa; 4200];
+                let mut loaded = vec![0xaa; 700];
                 // SAFETY: `source` has `from + length` bytes.
                 unsafe { load(source.as_ptr().add(from), &mut loaded[to..to + length]) };
-                let mut stored = vec![0xaa; 4200];
+                let mut stored = vec![0xaa; 700];
                 // SAFETY: `stored` has `to + length` bytes.
                 unsafe { store(stored.as_mut_ptr().add(to), wanted) };
-                let mut moved = vec![0xaa; 4200];
+                let mut moved = vec![0xaa; 700];
                 // SAFETY: both have the bytes.
                 unsafe {
                     across(

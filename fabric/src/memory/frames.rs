@@ -83,6 +83,12 @@ impl Frames {
             .load(self.place(frame, within, into.len()), into);
     }
 
+    /// Prepares for a copy from a frame that no copy from another one follows.
+    #[inline]
+    pub fn prefetch_page(&self, frame: u32, length: usize) {
+        self.memory.prefetch_page(frame as usize * FRAME, length);
+    }
+
     /// Whether everything that was seen and copied of the frame since [`Frames::label`] returned this epoch belongs to
     /// one page.
     #[must_use]

@@ -68,6 +68,15 @@ impl Mapping {
         unsafe { copy::load(self.base.as_ptr().add(offset), into) };
     }
 
+    /// Prepares for a copy of this range, and of nothing after it. If it is a page, and that pays on this machine, most of it
+    /// is prefetched. Does nothing out of bounds.
+    #[inline]
+    pub fn prefetch_page(&self, offset: usize, length: usize) {
+        if self.holds(offset, length) {
+            super::ahead::prefetch(self.base.as_ptr().wrapping_add(offset), length);
+        }
+    }
+
     /// Copies from the memory for a peer: the last word after all others.
     ///
     /// # Panics

@@ -100,6 +100,15 @@ impl ArenaView {
         (protocol::validates(self.stamp(address), epoch.0) && self.life.is_alive()).then_some(value)
     }
 
+    /// Prepares for a read of one page, or less, that no read of another one follows.
+    #[inline]
+    pub fn prefetch_page(&self, address: u64, length: usize) {
+        if address < self.len() {
+            let at = self.layout.place(address) as usize;
+            self.data.prefetch_page(at, length);
+        }
+    }
+
     /// Prefetches the stamp of the frame at `address`.
     #[inline]
     pub fn prefetch_stamp(&self, address: u64) {
