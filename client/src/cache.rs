@@ -123,7 +123,6 @@ impl DataCache {
         }
         let found = self.find(core, from)?;
         let bytes = into.len().min(found.length.saturating_sub(within));
-        core.frames.prefetch_page(found.frame, bytes);
         core.frames.load(found.frame, within, &mut into[..bytes]);
         if !core.frames.is_still(found.frame, found.epoch) {
             return None;

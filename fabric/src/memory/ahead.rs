@@ -4,10 +4,12 @@
 //! memory. If the last lines of the page are prefetched first, the last of all before the others, some processors have
 //! more lines under way at once, and the copy takes a fifth less; others lose by prefetching (docs/FIGURES.md). Which of
 //! the two holds cannot be told from the processor's name. So a process measures it once, before it first copies pages.
-//! Reads of several pages gain nothing: each page is prefetched while the one before it is copied.
+//!
+//! Pages that are in the caches already, or read in order, lose by it. So it is for a page that is read by itself, if a
+//! page like it was far away a short while ago. Reads of several pages prefetch each page while the one before it is copied.
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, loom))))]
-pub use measured::{find_out, prefetch};
+pub use measured::{find_out, prefetch, would_pay};
 
 /// Does nothing: there is nothing to choose here.
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, loom)))))]
@@ -15,7 +17,13 @@ pub fn find_out() {}
 
 /// Does nothing.
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, loom)))))]
-pub fn prefetch(_from: *const u8, _length: usize) {}
+pub fn prefetch(_page: *const u8) {}
+
+/// Never.
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, loom)))))]
+pub fn would_pay(_ns: u64) -> bool {
+    false
+}
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, loom))))]
 mod measured {
@@ -25,7 +33,7 @@ mod measured {
         arch::asm,
         sync::{
             Once,
-            atomic::{AtomicBool, Ordering::Relaxed},
+            atomic::{AtomicU64, Ordering::Relaxed},
         },
         time::Instant,
     };
@@ -41,30 +49,34 @@ mod measured {
     /// Number of pages that they copy from.
     const PAGES: usize = 16;
 
-    static PAYS: AtomicBool = AtomicBool::new(false);
+    /// A read of a page that takes so many nanoseconds had to wait for memory. [`u64::MAX`] if prefetching does not pay.
+    static WAITED_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-    /// Prefetches most of what is copied next, if that is a page and it pays on this machine.
+    /// Whether a read that took this long would have been faster with its page prefetched.
     #[inline]
-    pub fn prefetch(from: *const u8, length: usize) {
-        if length == PAGE && PAYS.load(Relaxed) {
-            from_the_end(from);
-        }
+    pub fn would_pay(ns: u64) -> bool {
+        ns >= WAITED_NS.load(Relaxed)
     }
 
-    /// Measures whether that pays, once in a process. It takes some 0.3 ms.
+    /// Measures what reads take on this machine, once in a process. It takes some 0.3 ms.
     pub fn find_out() {
         static FOUND: Once = Once::new();
         FOUND.call_once(|| {
             let [plain, ahead] = measure();
-            PAYS.store(pays(plain, ahead), Relaxed);
+            WAITED_NS.store(waited_ns(plain, ahead), Relaxed);
         });
     }
 
-    /// Whether copies that took so many nanoseconds `ahead` are faster than `plain` ones, by more than the clock's
-    /// precision and than prefetching costs where the page is in the caches already.
-    fn pays(mut plain: [u64; ROUNDS], mut ahead: [u64; ROUNDS]) -> bool {
+    /// The time from which on a read must have waited for memory, where copies out of memory took so many nanoseconds
+    /// `plain` and with the page prefetched `ahead`. [`u64::MAX`] if the latter are not faster by more than the clock's
+    /// precision.
+    fn waited_ns(mut plain: [u64; ROUNDS], mut ahead: [u64; ROUNDS]) -> u64 {
         let median = |took: &mut [u64; ROUNDS]| *took.select_nth_unstable(ROUNDS / 2).1;
-        median(&mut ahead) * 100 < median(&mut plain) * 94
+        let (plain, ahead) = (median(&mut plain), median(&mut ahead));
+        match ahead * 100 < plain * 94 {
+            true => ahead * 3 / 4,
+            false => u64::MAX,
+        }
     }
 
     /// The nanoseconds of copies out of memory: plain ones, and those with the page prefetched.
@@ -78,7 +90,7 @@ mod measured {
                 flush(page);
                 let began = Instant::now();
                 if ahead == 1 {
-                    from_the_end(page.as_ptr());
+                    prefetch(page.as_ptr());
                 }
                 // SAFETY: `page` and `into` are slices of a page each.
                 unsafe { copy::plain(into.as_mut_ptr(), page.as_ptr(), PAGE) };
@@ -99,8 +111,9 @@ mod measured {
         unsafe { asm!("mfence", options(nostack)) };
     }
 
+    /// Prefetches most of the page of 4 KiB at this address.
     #[inline]
-    fn from_the_end(page: *const u8) {
+    pub fn prefetch(page: *const u8) {
         for line in 1..=LINES {
             let at = page.wrapping_add(PAGE - line * LINE);
             // SAFETY: a prefetch of any address is harmless.
@@ -113,15 +126,15 @@ mod measured {
         use super::*;
 
         #[test]
-        fn a_page_is_prefetched_where_that_is_faster_by_more_than_chance() {
+        fn a_page_is_prefetched_where_that_is_faster_and_the_page_is_far() {
             let copies = |ns| [ns; ROUNDS];
-            assert!(pays(copies(400), copies(340)));
-            assert!(!pays(copies(400), copies(380)));
-            assert!(!pays(copies(400), copies(600)));
+            assert_eq!(waited_ns(copies(400), copies(340)), 255);
+            assert_eq!(waited_ns(copies(400), copies(380)), u64::MAX);
+            assert_eq!(waited_ns(copies(400), copies(600)), u64::MAX);
             let mut preempted = copies(340);
             preempted[..ROUNDS / 2].fill(8_000_000);
-            assert!(pays(copies(400), preempted));
-            assert!(!pays(copies(0), copies(0)));
+            assert_eq!(waited_ns(copies(400), preempted), 255);
+            assert_eq!(waited_ns(copies(0), copies(0)), u64::MAX);
         }
     }
 }

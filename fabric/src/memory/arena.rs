@@ -1,5 +1,4 @@
 use super::FrameNumber;
-use super::ahead;
 use super::gather::Gather;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::pinned::{Pinned, States};
@@ -65,7 +64,6 @@ impl Arena {
                 "an arena of no frames",
             ));
         }
-        ahead::find_out();
         let length = (config.frames as usize).checked_mul(config.layout.stride());
         let mut length = length.ok_or(io::ErrorKind::OutOfMemory)?;
         if config.layout.is_beside() {

@@ -1,6 +1,5 @@
 //! Pages that a process keeps for itself. They follow the rule of stamps, in memory that nobody else sees.
 
-use super::ahead;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::protocol;
 use odafs_common::page::PageSize;
@@ -48,7 +47,6 @@ impl Frames {
             let bytes = (count as usize).checked_mul(each);
             Mapping::reserve(bytes.ok_or(io::ErrorKind::OutOfMemory)?)
         };
-        ahead::find_out();
         Ok(Frames {
             memory: reserve(FRAME)?,
             lines: reserve(LINE)?,
@@ -81,12 +79,6 @@ impl Frames {
     pub fn load(&self, frame: u32, within: usize, into: &mut [u8]) {
         self.memory
             .load(self.place(frame, within, into.len()), into);
-    }
-
-    /// Prepares for a copy from a frame that no copy from another one follows.
-    #[inline]
-    pub fn prefetch_page(&self, frame: u32, length: usize) {
-        self.memory.prefetch_page(frame as usize * FRAME, length);
     }
 
     /// Whether everything that was seen and copied of the frame since [`Frames::label`] returned this epoch belongs to

@@ -1,6 +1,7 @@
 //! Memory that others may read or write at any time.
 
 use super::copy;
+use odafs_common::page::PageSize;
 use std::io;
 use std::ptr::NonNull;
 #[cfg(not(shuttle))]
@@ -68,12 +69,11 @@ impl Mapping {
         unsafe { copy::load(self.base.as_ptr().add(offset), into) };
     }
 
-    /// Prepares for a copy of this range, and of nothing after it. If it is a page, and that pays on this machine, most of it
-    /// is prefetched. Does nothing out of bounds.
+    /// Prefetches most of the page of 4 KiB from `offset` on. Does nothing out of bounds.
     #[inline]
-    pub fn prefetch_page(&self, offset: usize, length: usize) {
-        if self.holds(offset, length) {
-            super::ahead::prefetch(self.base.as_ptr().wrapping_add(offset), length);
+    pub fn prefetch_page(&self, offset: usize) {
+        if self.holds(offset, PageSize::MIN.bytes()) {
+            super::ahead::prefetch(self.base.as_ptr().wrapping_add(offset));
         }
     }
 

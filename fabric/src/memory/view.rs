@@ -100,13 +100,20 @@ impl ArenaView {
         (protocol::validates(self.stamp(address), epoch.0) && self.life.is_alive()).then_some(value)
     }
 
-    /// Prepares for a read of one page, or less, that no read of another one follows.
+    /// Prefetches most of the page of 4 KiB at `address`, for a read of it by itself. That pays if the page
+    /// [is far away](ArenaView::would_prefetch).
     #[inline]
-    pub fn prefetch_page(&self, address: u64, length: usize) {
+    pub fn prefetch_page(&self, address: u64) {
         if address < self.len() {
             let at = self.layout.place(address) as usize;
-            self.data.prefetch_page(at, length);
+            self.data.prefetch_page(at);
         }
+    }
+
+    /// Whether a read of a page of 4 KiB that took so many nanoseconds would have been faster with the page prefetched.
+    #[inline]
+    pub fn would_prefetch(&self, ns: u64) -> bool {
+        ahead::would_pay(ns)
     }
 
     /// Prefetches the stamp of the frame at `address`.
