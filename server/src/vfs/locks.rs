@@ -104,6 +104,9 @@ pub struct Locks {
     /// For tests: what another protocol does just after an owner was denied a lock.
     #[cfg(test)]
     pub after_denial: Mutex<Option<Meanwhile>>,
+    /// For tests: how often all ranges of a file were gone through for those who wait, or to give back.
+    #[cfg(test)]
+    pub walks: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +140,36 @@ impl Locks {
         drop(table);
         self.denied();
         Some(held)
+    }
+
+    /// Whether nothing is in the way of `owner`.
+    pub fn is_free(&self, file: ObjectId, span: Span, write: bool, owner: Option<Owner>) -> bool {
+        self.walks();
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        let free = ranges.is_none_or(|ranges| ranges.is_free(span, write, owner));
+        drop(table);
+        if !free {
+            self.denied();
+        }
+        free
+    }
+
+    /// What these owners have locked of a file.
+    pub fn held_by(&self, file: ObjectId, whose: impl Fn(Owner) -> bool) -> Vec<Held> {
+        self.walks();
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        ranges.map_or_else(Vec::new, |ranges| ranges.held_by(whose))
+    }
+
+    #[cfg(not(test))]
+    fn walks(&self) {}
+
+    #[cfg(test)]
+    fn walks(&self) {
+        self.walks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
     #[cfg(not(test))]
@@ -237,8 +270,26 @@ impl Locks {
         counted
     }
 
+    /// Gives back all that these owners of a side have locked of a file, and counts it.
+    pub fn unlock_all(&self, file: ObjectId, side: Side, whose: impl Fn(u64) -> bool) -> usize {
+        self.walks();
+        let mut table = self.table.lock();
+        let Some(ranges) = table.files.get_mut(&file) else {
+            return 0;
+        };
+        let given_back = ranges.unlock_all(|owner| owner.side == side && whose(owner.number));
+        if ranges.is_empty() {
+            table.files.remove(&file);
+        }
+        if given_back > 0 {
+            table.changed(file, side);
+        }
+        given_back
+    }
+
     /// Gives back what an owner has locked of a span.
     pub fn unlock(&self, file: ObjectId, span: Span, owner: Owner) -> Counted {
+        self.walks();
         let mut table = self.table.lock();
         let Some(ranges) = table.files.get_mut(&file) else {
             return Counted {

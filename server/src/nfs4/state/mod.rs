@@ -48,8 +48,11 @@ pub struct Limits {
     pub clients: usize,
     /// Sessions of a client.
     pub sessions: usize,
-    /// Stateids of a client, and as many ranges that it has locked.
+    /// Stateids of a client.
     pub states: usize,
+    /// Ranges that a client has locked. They are fewer than there may be in one file, so that no client keeps all others
+    /// from locking there.
+    pub ranges: usize,
     /// Stateids of all clients, and as many ranges that they have locked.
     pub all_states: usize,
     /// Ranges that they have locked in one file, because each call walks along all locks of its file.

@@ -145,7 +145,7 @@ impl State {
         }
         // The silent keep their sessions only while nobody else wants what these take.
         let wanted = cached_bytes(&fore, fore.max_requests).saturating_mul(4);
-        let hold = |silent: &Client| !silent.legacy();
+        let hold = |_, silent: &Client| !silent.legacy();
         self.expel_silent(now, number, hold, |state| {
             state.cached_bytes.saturating_add(wanted) <= state.limits.all_cached_bytes
         });

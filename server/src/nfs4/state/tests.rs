@@ -37,6 +37,7 @@ fn limits() -> Limits {
         clients: 16,
         sessions: 4,
         states: 64,
+        ranges: 64,
         all_states: 256,
         file_ranges: 256,
         file_waiters: 12,

@@ -54,6 +54,13 @@ pub struct Held {
     pub owner: Owner,
 }
 
+impl Held {
+    /// Whether another owner can not lock the span meanwhile.
+    pub fn blocks(&self, span: Span, write: bool) -> bool {
+        self.span.overlaps(span) && (self.write || write)
+    }
+}
+
 /// The locks of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges(Vec<Held>);
@@ -108,17 +115,34 @@ impl Ranges {
 
     /// A lock in the way of `owner`, the first in the file.
     pub fn conflict(&self, span: Span, write: bool, owner: Option<Owner>) -> Option<Held> {
-        let in_the_way = self.0.iter().filter(|held| {
-            Some(held.owner) != owner && held.span.overlaps(span) && (held.write || write)
-        });
+        let held = self.0.iter();
+        let in_the_way = held.filter(|held| Some(held.owner) != owner && held.blocks(span, write));
         in_the_way.min_by_key(|held| held.span.first).copied()
+    }
+
+    /// Whether nothing is in the way of `owner`.
+    pub fn is_free(&self, span: Span, write: bool, owner: Option<Owner>) -> bool {
+        let mut held = self.0.iter();
+        !held.any(|held| Some(held.owner) != owner && held.blocks(span, write))
+    }
+
+    /// What these owners have locked.
+    pub fn held_by(&self, whose: impl Fn(Owner) -> bool) -> Vec<Held> {
+        let held = self.0.iter().filter(|held| whose(held.owner));
+        held.copied().collect()
+    }
+
+    /// Gives back all that these owners have locked, and counts it.
+    pub fn unlock_all(&mut self, whose: impl Fn(Owner) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|held| !whose(held.owner));
+        before - self.0.len()
     }
 
     /// The owners of a side that have a lock in the way of this one, each once.
     pub fn in_the_way(&self, side: Side, span: Span, write: bool) -> Vec<u64> {
-        let held = self.0.iter().filter(|held| {
-            held.owner.side == side && held.span.overlaps(span) && (held.write || write)
-        });
+        let held = self.0.iter();
+        let held = held.filter(|held| held.owner.side == side && held.blocks(span, write));
         let mut owners = Vec::from_iter(held.map(|held| held.owner.number));
         owners.sort_unstable();
         owners.dedup();
