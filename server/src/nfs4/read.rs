@@ -40,6 +40,16 @@ fn file(c: &Compound<'_>, arguments: &ReadArgs) -> Done<Arc<File>> {
     Ok(file)
 }
 
+/// How much data the reply has room for. Without any, there is no result: one without data, short of the end of the file,
+/// is a failure to clients.
+fn room_for_data(c: &Compound<'_>, count: u32, w: &ResultWriter<'_, '_>) -> Done<usize> {
+    match (c.room(w).saturating_sub(OVERHEAD), count, c.minor) {
+        (0, 1.., 0) => Err(Status::Resource.into()),
+        (0, 1.., _) => Err(Status::RepTooBig.into()),
+        (room, ..) => Ok(room),
+    }
+}
+
 /// The range to read where there is so much room.
 fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
     let room = u32::try_from(room).unwrap_or(u32::MAX).min(DATA_BYTES_MAX);
@@ -52,7 +62,7 @@ fn read_inline(
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let range = range(file, arguments, room_for_data(c, arguments.count, w)?);
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
     match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
         Ok(done) => {
@@ -91,7 +101,7 @@ pub(super) fn read_plus(
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let file = file(c, arguments)?;
-    let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let range = range(&file, arguments, room_for_data(c, arguments.count, w)?);
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
     match contents(c, &file, range, &mut reply) {
         Ok(eof) => {

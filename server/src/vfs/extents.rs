@@ -81,18 +81,22 @@ pub fn part(
 }
 
 /// What the store says of these bytes, and where that ends: at a border of pages, or at `end`. Where it does not know, or has
-/// just lost some of them, all are left to the read.
+/// just lost some of them, all are left to the read. The store may know of a later end of the file than its attributes say:
+/// no hole goes beyond the end that these say.
 fn look(export: &Export, file: &File, offset: u64, end: u64, size: u64) -> (Extent, u64) {
+    if offset >= size {
+        return (Extent::Data, end);
+    }
     let (store, page) = (export.store(), export.page());
     let data = match store.seek(file.object(), offset, Extent::Data) {
         Ok(None) if end <= size => return (Extent::Hole, end),
-        Ok(Some(data)) if data >= end => return (Extent::Hole, end),
+        Ok(Some(data)) if data >= end => return (Extent::Hole, end.min(size)),
         Ok(Some(data)) => data,
         Ok(None) | Err(_) => return (Extent::Data, end),
     };
     let border = page.start(page.index(data));
     if border > offset {
-        return (Extent::Hole, border);
+        return (Extent::Hole, border.min(size));
     }
     match store.seek(file.object(), data, Extent::Hole) {
         Ok(Some(hole)) if hole > data => {
