@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Two stock Linux NFS clients (two unmodified Debian kernels in User Mode Linux) share a server by the version that Linux
+# takes when nobody names one, 4.2: locks, delegations, databases and repositories of both; a network that is cut; a server
+# that is killed. Needs root for a private network namespace. Two minutes.
+#
+#   tests/linux/two-clients.sh [OUT]      OUT keeps the logs, a temporary directory by default
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../binary.sh"
+. "$here/../packages.sh"
+. "$here/uml.sh"
+. "$here/walk.sh"
+LEASE=10
+
+if [ -z "${CLIENTS_INSIDE:-}" ]; then
+    [ "$(id -u)" = 0 ] || fail "this makes a network namespace: run it as root"
+    need python3=python3 sqlite3=sqlite3 git=git ip=iproute2 unshare=util-linux
+    # What mount.nfs is linked with.
+    need_installed libgssapi-krb5-2 libmount1
+    uml_fetch
+    odafs_binary
+    CLIENTS_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"
+fi
+
+if [ $# -gt 0 ]; then
+    mkdir -p "$1"; out=$(cd "$1" && pwd)
+    scratch=
+else
+    out=$(mktemp -d); scratch=$out
+fi
+clean_up() { walk_stop -KILL; [ -z "$scratch" ] || rm -rf "$scratch"; }
+trap clean_up EXIT
+rm -rf "$out"/{tree,state,shared,one,two}
+mkdir -p "$out"/{tree,shared,one,two}
+
+# A guest, its network and its directory. $OUT is its own; both find $SHARED.
+guest() {
+    local name=$1 net=$2 script=$out/$1/guest.sh
+    UML_TAP=tap-$name UML_HOST=$net.1 UML_GUEST=$net.2
+    uml_network
+    { echo "ME=$name LEASE=$LEASE CLIENT=$UML_GUEST SHARED=$out/shared UML_CACHE=$UML_CACHE"; cat "$here/two-clients.guest.sh"; } >"$script"
+    UML_TIMEOUT=400 uml_boot "$out/$name" "$script" &
+}
+
+walk_start "$out" "$ODAFS" serve "$out/tree" --state "$out/state" --nfs 0.0.0.0:2049 --allow 10.77.0.0/16 \
+    --squash none --cache 64MiB --lease "${LEASE}s"
+guest one 10.77.1; one=$!
+guest two 10.77.2; two=$!
+
+# What the guests cannot do themselves.
+while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null; do
+    for name in one two; do
+        if [ -e "$out/shared/cut-$name" ]; then ip link set "tap-$name" down; mv "$out/shared/cut-$name" "$out/shared/is-cut-$name"; fi
+        if [ -e "$out/shared/mend-$name" ]; then ip link set "tap-$name" up; rm "$out/shared"/{mend,is-cut}-"$name"; fi
+    done
+    if [ -e "$out/shared/kill" ]; then
+        rm "$out/shared/kill"
+        walk_stop -KILL
+        sleep 1
+        walk_start "$out" "${WALK_COMMAND[@]}"
+        touch "$out/shared/killed"
+    fi
+    sleep 0.05
+done
+# Whoever fails leaves the other waiting.
+status=0
+for guest in $one $two; do wait "$guest" || { status=1; touch "$out/shared/over"; }; done
+for name in one two; do sed "s/^/$name /" "$out/$name/guest.log" 2>/dev/null; done | sort -s -k2,2n
+[ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "a client failed"; }
+walk_stop -TERM
+echo "two clients passed"
