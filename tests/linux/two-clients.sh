@@ -39,7 +39,8 @@ guest() {
     UML_TAP=tap-$name UML_HOST=$net.1 UML_GUEST=$net.2
     uml_network
     { echo "ME=$name LEASE=$LEASE CLIENT=$UML_GUEST SHARED=$out/shared UML_CACHE=$UML_CACHE"; cat "$here/two-clients.guest.sh"; } >"$script"
-    UML_TIMEOUT=400 uml_boot "$out/$name" "$script" &
+    # Who fails does not leave the other waiting.
+    ( (UML_TIMEOUT=400 uml_boot "$out/$name" "$script") || { touch "$out/shared/over"; exit 1; } ) &
 }
 
 walk_start "$out" "$ODAFS" serve "$out/tree" --state "$out/state" --nfs 0.0.0.0:2049 --allow 10.77.0.0/16 \
@@ -47,12 +48,8 @@ walk_start "$out" "$ODAFS" serve "$out/tree" --state "$out/state" --nfs 0.0.0.0:
 guest one 10.77.1; one=$!
 guest two 10.77.2; two=$!
 
-# What the guests cannot do themselves.
+# The server is killed when the guests ask for it.
 while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null; do
-    for name in one two; do
-        if [ -e "$out/shared/cut-$name" ]; then ip link set "tap-$name" down; mv "$out/shared/cut-$name" "$out/shared/is-cut-$name"; fi
-        if [ -e "$out/shared/mend-$name" ]; then ip link set "tap-$name" up; rm "$out/shared"/{mend,is-cut}-"$name"; fi
-    done
     if [ -e "$out/shared/kill" ]; then
         rm "$out/shared/kill"
         walk_stop -KILL
@@ -62,9 +59,8 @@ while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null; do
     fi
     sleep 0.05
 done
-# Whoever fails leaves the other waiting.
 status=0
-for guest in $one $two; do wait "$guest" || { status=1; touch "$out/shared/over"; }; done
+for guest in $one $two; do wait "$guest" || status=1; done
 for name in one two; do sed "s/^/$name /" "$out/$name/guest.log" 2>/dev/null; done | sort -s -k2,2n
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "a client failed"; }
 walk_stop -TERM

@@ -91,7 +91,8 @@ uml_boot() {
     rm -f "$out/status"
     uml_init "$out" "$script" >"$out/init"
     chmod +x "$out/init"
-    timeout "${UML_TIMEOUT:-420}" "$UML_CACHE/usr/bin/linux.uml" mem=768M \
+    # It keeps a directory of its own in its home.
+    HOME=$out timeout "${UML_TIMEOUT:-420}" "$UML_CACHE/usr/bin/linux.uml" mem=768M \
         rootfstype=hostfs rootflags=/ ro init="$out/init" \
         vec0:transport=tap,ifname=$UML_TAP,depth=128,gro=1 con=null con0=fd:0,fd:1 \
         </dev/null >"$out/console.log" 2>&1
