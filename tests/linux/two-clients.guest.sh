@@ -51,7 +51,8 @@ print("written", flush=True)' "$@"
 # The same beside this script, which goes on: `starts FILE FIRST LENGTH`, `hears held`, `ends`.
 mkfifo /run/tell /run/hear
 starts() {
-    lock "$@" </run/tell >/run/hear & holder=$!
+    # Whoever started it judges how it ends.
+    (trap - ERR; lock "$@") </run/tell >/run/hear & holder=$!
     exec 5>/run/tell 6</run/hear
 }
 hears() { read -r -u 6 line || line="nothing"; same "$line" "$1"; }
