@@ -1,5 +1,5 @@
 # A stock Linux client on our server over verbs, by NFS versions 3 and 4.2: a tour of all operations, the server killed and
-# started again in its middle.
+# started again in its middle. And a mount for which nobody names a version.
 
 . "$SCRIPTS/walk.sh"
 fail() { die "$*"; }
