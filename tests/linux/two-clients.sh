@@ -19,17 +19,17 @@ if [ -z "${CLIENTS_INSIDE:-}" ]; then
     need_installed libgssapi-krb5-2 libmount1
     uml_fetch
     odafs_binary
-    CLIENTS_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"
+    scratch=
+    if [ $# = 0 ]; then scratch=$(mktemp -d); set -- "$scratch"; fi
+    mkdir -p "$1"
+    CLIENTS_INSIDE=1 unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$1" & inside=$!
+    # All that runs there ends with it.
+    trap 'kill -KILL $inside 2>/dev/null || true; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+    wait $inside
+    exit
 fi
 
-if [ $# -gt 0 ]; then
-    mkdir -p "$1"; out=$(cd "$1" && pwd)
-    scratch=
-else
-    out=$(mktemp -d); scratch=$out
-fi
-clean_up() { walk_stop -KILL; [ -z "$scratch" ] || rm -rf "$scratch"; }
-trap clean_up EXIT
+out=$(cd "$1" && pwd)
 rm -rf "$out"/{tree,state,shared,one,two}
 mkdir -p "$out"/{tree,shared,one,two}
 
@@ -59,8 +59,10 @@ while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null; do
     fi
     sleep 0.05
 done
+# If one has failed, the other may wait for the server for ever.
 status=0
-for guest in $one $two; do wait "$guest" || status=1; done
+for guest in $one $two; do [ -e "$out/shared/over" ] || wait "$guest" || status=1; done
+[ ! -e "$out/shared/over" ] || status=1
 for name in one two; do sed "s/^/$name /" "$out/$name/guest.log" 2>/dev/null; done | sort -s -k2,2n
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "a client failed"; }
 walk_stop -TERM
