@@ -49,7 +49,7 @@ guest one 10.77.1; one=$!
 guest two 10.77.2; two=$!
 
 # The server is killed when the guests ask for it.
-while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null; do
+while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null && [ ! -e "$out/shared/over" ]; do
     if [ -e "$out/shared/kill" ]; then
         rm "$out/shared/kill"
         walk_stop -KILL
@@ -59,7 +59,7 @@ while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null; do
     fi
     sleep 0.05
 done
-# If one has failed, the other may wait for the server for ever.
+# If one has failed, either may wait for the server for ever.
 status=0
 for guest in $one $two; do [ -e "$out/shared/over" ] || wait "$guest" || status=1; done
 [ ! -e "$out/shared/over" ] || status=1
