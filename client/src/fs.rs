@@ -217,7 +217,12 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_stable(&self, file: &FileHandle, data: &[u8], offset: u64) -> Result<(), WriteError> {
+    pub fn write_stable(
+        &self,
+        file: &FileHandle,
+        data: &[u8],
+        offset: u64,
+    ) -> Result<(), WriteError> {
         self.file(file).write_stable_at(data, offset)
     }
 

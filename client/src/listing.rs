@@ -21,7 +21,12 @@ pub struct Entries {
 }
 
 impl Entries {
-    pub(crate) fn new(shared: Arc<Shared>, directory: FileHandle, from: Cookie, plus: bool) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        directory: FileHandle,
+        from: Cookie,
+        plus: bool,
+    ) -> Self {
         Self {
             shared,
             directory,

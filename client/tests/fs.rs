@@ -2,7 +2,7 @@
 
 use odafs::{
     Cache, Changes, Client, FileKind, Options, PathError, When,
-    fs::{Access, Cookie, Create, FileSystem, FileHandle, Node},
+    fs::{Access, Cookie, Create, FileHandle, FileSystem, Node},
 };
 use odafs_server::{
     config::{ServerConfig, Squash},

@@ -9,7 +9,7 @@ use crate::{
 use fuser::{Errno, FileAttr, INodeNo, Notifier, Request};
 use odafs::{
     Changes, File,
-    fs::{Attributes, Entry, FileSystem, FileHandle},
+    fs::{Attributes, Entry, FileHandle, FileSystem},
 };
 use std::{
     collections::HashMap,

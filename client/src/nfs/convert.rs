@@ -9,9 +9,7 @@ use crate::{
         VersionTag, When,
     },
 };
-use odafs_common::wire::nfs3::{
-    self, CreateHow, Device, FileType, MakeNode, SetTime, properties,
-};
+use odafs_common::wire::nfs3::{self, CreateHow, Device, FileType, MakeNode, SetTime, properties};
 use std::time::{Duration, SystemTime};
 
 impl FileHandle {

@@ -231,7 +231,12 @@ impl Nfs<'_> {
     }
 
     /// Creates a file.
-    pub fn create(&self, directory: &FileHandle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
+    pub fn create(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        how: &Create,
+    ) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
@@ -321,7 +326,12 @@ impl Nfs<'_> {
     }
 
     /// Removes the name of a file or of an empty directory.
-    pub fn remove(&self, directory: &FileHandle, name: &[u8], what: Removed) -> Result<(), NfsError> {
+    pub fn remove(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        what: Removed,
+    ) -> Result<(), NfsError> {
         let arguments = DirectoryName {
             directory: directory.wire(),
             name,
@@ -338,7 +348,11 @@ impl Nfs<'_> {
     }
 
     /// Renames a file.
-    pub fn rename(&self, from: (&FileHandle, &[u8]), to: (&FileHandle, &[u8])) -> Result<(), NfsError> {
+    pub fn rename(
+        &self,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> Result<(), NfsError> {
         let arguments = nfs3::RenameArgs {
             from: DirectoryName {
                 directory: from.0.wire(),
@@ -357,7 +371,12 @@ impl Nfs<'_> {
     }
 
     /// Adds a name to a file (a hard link).
-    pub fn link(&self, file: &FileHandle, directory: &FileHandle, name: &[u8]) -> Result<(), NfsError> {
+    pub fn link(
+        &self,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(), NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
@@ -372,7 +391,12 @@ impl Nfs<'_> {
     }
 
     /// Lists the entries of a directory after a cookie, with attributes and handles if `plus` is set.
-    pub fn list(&self, directory: &FileHandle, from: Cookie, plus: bool) -> Result<Listing, NfsError> {
+    pub fn list(
+        &self,
+        directory: &FileHandle,
+        from: Cookie,
+        plus: bool,
+    ) -> Result<Listing, NfsError> {
         let directory = directory.wire();
         let Cookie {
             value: cookie,

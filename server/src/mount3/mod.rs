@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 
 use lru::LruCache;
 use odafs_common::wire::mount3::{
-    self, DirPath, Exports, Mount, MountOk, Mounts, Name, PROGRAM, Procedure, Status, VERSION,
+    self, DirPath, Mount, MountOk, Mounts, Name, PROGRAM, Procedure, Status, VERSION,
 };
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
@@ -18,7 +18,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 
 use crate::rpc::access::{Access, Squash, Verdict};
 use crate::rpc::{Admission, Answer, Call, Program, reply};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
 use crate::vfs::{self, Credential, FileType, ObjectId};
@@ -35,7 +35,7 @@ type Mounted = LruCache<(String, Vec<u8>), u16>;
 /// The MOUNT program of one export.
 pub struct MountProgram {
     version: u32,
-    export: Arc<Export>,
+    export: Arc<Exports>,
     access: Arc<Access>,
     /// What all versions remember.
     mounted: Arc<Mutex<Mounted>>,
@@ -43,7 +43,7 @@ pub struct MountProgram {
 
 impl MountProgram {
     /// Serves `export` to those whom `access` admits.
-    pub fn new(export: Arc<Export>, access: Arc<Access>) -> Self {
+    pub fn new(export: Arc<Exports>, access: Arc<Access>) -> Self {
         Self {
             version: VERSION,
             export,
@@ -237,7 +237,7 @@ impl MountProgram {
                 .map(|network| Name(network.as_bytes()))
                 .collect(),
         });
-        Exports(exports.collect()).encode(results);
+        mount3::Exports(exports.collect()).encode(results);
     }
 
     fn dispatch(

@@ -65,7 +65,7 @@ use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::acls::supported as acls_are_there;
 use crate::vfs::copies;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::{Holders, Keeper};
@@ -151,7 +151,7 @@ const fn limits(lease: Nanos) -> Limits {
 
 /// NFS version 4 of one export.
 pub struct Nfs4 {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     minors: MinorVersions,
     tree: Tree,
     /// The attributes that clients may ask for or set, by minor version.
@@ -169,7 +169,7 @@ pub struct Nfs4 {
 
 impl Nfs4 {
     /// For `export`.
-    pub fn new(export: Arc<Export>, mut config: Config) -> Arc<Self> {
+    pub fn new(export: Arc<Exports>, mut config: Config) -> Arc<Self> {
         let limits = limits(config.lease);
         let reclaiming = config.records.take_reclaiming();
         let mut named = config.records.take_named();

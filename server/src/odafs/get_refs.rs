@@ -9,7 +9,7 @@ use odafs_common::wire::xdr::Writer;
 
 use super::REPLY_OVERHEAD_BYTES;
 use crate::rpc::{Answer, Call};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::{Effort, check_right};
 use crate::vfs::references::Issue;
 use crate::vfs::sessions::OpenSession;
@@ -19,7 +19,7 @@ const FILE_BYTES: usize = 4 + 4 + 8 + 8 + 4 + Reference::WIRE_BYTES + 4;
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
 
 pub(super) fn get_refs(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     arguments: &GetRefsArgs<'_>,
     w: &mut Writer<'_>,
@@ -69,7 +69,7 @@ impl Place {
 }
 
 fn answer(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     session: &OpenSession,
     arguments: &GetRefsArgs<'_>,
@@ -117,7 +117,7 @@ fn answer(
 
 /// The references of one range, and the page with which to continue.
 fn one(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     session: &OpenSession,
     (range, from): (&Range<'_>, Option<u64>),

@@ -16,7 +16,7 @@ use odafs_nic::nic::Nic;
 use super::{Grantee, Odafs};
 use crate::rpc::access::NOBODY;
 use crate::rpc::{Answer, Call};
-use crate::vfs::export::{Direct, Export};
+use crate::vfs::export::{Direct, Exports};
 use crate::vfs::read::Effort;
 use crate::vfs::sessions::Owner;
 
@@ -115,7 +115,11 @@ fn open(
 
 /// Whether the client asks for this version, an export that it may reach, and the fabric over which the call came. (A
 /// credential that one fabric vouches for is worth nothing on another.)
-fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Result<(), OdafsStatus> {
+fn check(
+    export: &Exports,
+    call: &Call<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<(), OdafsStatus> {
     let transport = call.caller.transport;
     let mut names = export.config().names();
     let supported = parameters.version == u32::from(direct::VERSION)
@@ -163,7 +167,7 @@ fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
 
 /// Reserves a session for the caller. Sessions that have ended make room.
 fn reserve<'a>(
-    export: &'a Export,
+    export: &'a Exports,
     nic: &Arc<Nic>,
     call: &Call<'_>,
 ) -> Result<crate::vfs::sessions::SessionPermit<'a>, OdafsStatus> {

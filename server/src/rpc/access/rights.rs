@@ -9,7 +9,7 @@ use odafs_nic::calls::Caller;
 use super::{Access, NOBODY, Squashing, Verdict};
 use crate::vfs::{Credential, Status};
 
-/// The rights of a caller by export, for one call. Exports go by their tags (`Export::tag_of`), and tag 0 is what lies
+/// The rights of a caller by export, for one call. Exports go by their tags (`Exports::tag_of`), and tag 0 is what lies
 /// above all of them. The default is for servers without a table: everything may be reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rights<'a> {
