@@ -29,7 +29,7 @@ use clients::{Client, Named};
 use copies::Copies;
 pub use copies::{Copied, CopyTurn, Copying};
 use delegations::Delegations;
-pub use delegations::{Answer, Delegated, DelegationCounts, Question};
+pub use delegations::{CbGetattrAnswer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;
