@@ -16,7 +16,7 @@ use odafs_common::wire::{mount1, nfs2};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 
-use crate::rpc::access::{Access, Squash, Verdict};
+use crate::rpc::access::{Access, AccessVerdict, Squash};
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::export::Exports;
 use crate::vfs::namespace;
@@ -95,11 +95,11 @@ impl MountProgram {
     fn check(&self, call: &Call<'_>, tag: u16, path: &[u8]) -> Result<(), Status> {
         let (peer, path) = (&call.caller.peer, path.escape_ascii());
         match self.access.verdict_on(call.caller, tag) {
-            Verdict::Admitted(_) => return Ok(()),
-            Verdict::WrongPort => {
+            AccessVerdict::Admitted(_) => return Ok(()),
+            AccessVerdict::WrongPort => {
                 tracing::warn!(%peer, %path, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
             }
-            Verdict::Stranger => {
+            AccessVerdict::Stranger => {
                 tracing::info!(%peer, %path, "mount refused: not in the access list (--allow)");
             }
         }
@@ -176,7 +176,7 @@ impl MountProgram {
         // Where all are squashed, what a caller says of itself does not matter.
         let verdict = self.access.verdict_on(call.caller, self.tag_of(path));
         let flavors: &[u32] = match verdict {
-            Verdict::Admitted(Squash::All) => &[FLAVOR_SYS, FLAVOR_NONE],
+            AccessVerdict::Admitted(Squash::All) => &[FLAVOR_SYS, FLAVOR_NONE],
             _ => &[FLAVOR_SYS],
         };
         let handle = mounted.map(|directory| self.export.handle(directory));
