@@ -18,7 +18,7 @@ use crate::rpc::access::NOBODY;
 use crate::rpc::{Answer, Call};
 use crate::vfs::export::{Direct, Exports};
 use crate::vfs::read::Effort;
-use crate::vfs::sessions::Owner;
+use crate::vfs::sessions::SessionOwner;
 
 pub(super) fn open_session(
     odafs: &Odafs,
@@ -171,7 +171,7 @@ fn reserve<'a>(
     nic: &Arc<Nic>,
     call: &Call<'_>,
 ) -> Result<crate::vfs::sessions::SessionPermit<'a>, OdafsStatus> {
-    let owner = Owner::from(&call.caller.peer);
+    let owner = SessionOwner::from(&call.caller.peer);
     // No user of this host, and no other host, may take all of them.
     let max = export.config().nic.sessions_max / 2;
     if let Some(place) = export.sessions().reserve(owner, max) {

@@ -53,7 +53,7 @@ pub(crate) struct Cache {
 /// The server's own view of a frame.
 #[derive(Default)]
 struct Frame {
-    owner: Mutex<Option<Owner>>,
+    owner: Mutex<Option<FrameOwner>>,
     grant: Grant,
     /// The page came in, and nobody has asked for it since.
     fresh: AtomicBool,
@@ -63,7 +63,7 @@ struct Frame {
 
 /// The page that a frame holds.
 #[derive(Clone)]
-struct Owner {
+struct FrameOwner {
     leaf: Arc<Leaf>,
     slot: usize,
 }
@@ -262,7 +262,7 @@ impl Cache {
 
     /// Puts the page, which was nowhere, into this blank frame.
     pub(crate) fn publish(&self, page: &mut PageLock<'_>, frame: FrameNumber) {
-        let owner = Owner {
+        let owner = FrameOwner {
             leaf: Arc::clone(page.leaf()),
             slot: page.slot(),
         };

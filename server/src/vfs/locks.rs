@@ -40,7 +40,7 @@ impl Side {
 
 /// An owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct LockOwner {
     /// The protocol.
     pub side: Side,
     /// The owner's number in that protocol.
@@ -59,7 +59,7 @@ pub struct Counted {
 /// What an owner had locked of a span before the server took all of it for the owner. The owner does not know of that yet.
 #[derive(Clone, Debug)]
 pub struct Before {
-    owner: Owner,
+    owner: LockOwner,
     span: Span,
     ranges: Ranges,
     /// Whether the new lock is weaker than some of that. The stronger part stays until the owner knows.
@@ -130,7 +130,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Option<Owner>,
+        owner: Option<LockOwner>,
     ) -> Option<Held> {
         let table = self.table.lock();
         let held = table.files.get(&file)?.conflict(span, write, owner)?;
@@ -159,7 +159,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Owner,
+        owner: LockOwner,
     ) -> Result<Counted, Held> {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
@@ -186,7 +186,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Owner,
+        owner: LockOwner,
     ) -> Result<(Counted, Before), Held> {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
@@ -238,7 +238,7 @@ impl Locks {
     }
 
     /// Gives back what an owner has locked of a span.
-    pub fn unlock(&self, file: ObjectId, span: Span, owner: Owner) -> Counted {
+    pub fn unlock(&self, file: ObjectId, span: Span, owner: LockOwner) -> Counted {
         let mut table = self.table.lock();
         let Some(ranges) = table.files.get_mut(&file) else {
             return Counted {
@@ -257,7 +257,7 @@ impl Locks {
     }
 
     /// How many ranges of a file an owner has locked.
-    pub fn count(&self, file: ObjectId, owner: Owner) -> usize {
+    pub fn count(&self, file: ObjectId, owner: LockOwner) -> usize {
         let table = self.table.lock();
         table
             .files
@@ -280,7 +280,7 @@ impl Locks {
     }
 
     /// Whether an owner's lock would be cut in two without this span.
-    pub fn would_split(&self, file: ObjectId, span: Span, owner: Owner) -> bool {
+    pub fn would_split(&self, file: ObjectId, span: Span, owner: LockOwner) -> bool {
         let table = self.table.lock();
         let ranges = table.files.get(&file);
         ranges.is_some_and(|ranges| ranges.would_split(span, owner))
@@ -382,12 +382,12 @@ mod tests {
         ino: 7,
         generation: 1,
     };
-    const THREE: Owner = Owner {
+    const THREE: LockOwner = LockOwner {
         side: Side::Nlm,
         number: 1,
     };
     /// The same number, and another owner.
-    const FOUR: Owner = Owner {
+    const FOUR: LockOwner = LockOwner {
         side: Side::Nfs4,
         number: 1,
     };

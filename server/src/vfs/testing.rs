@@ -26,7 +26,7 @@ use crate::vfs::export::{Exports, ExportsConfig};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadDone, ReadFailed, ReadRange, read};
 use crate::vfs::references::piggyback;
-use crate::vfs::sessions::{OpenSession, Owner};
+use crate::vfs::sessions::{OpenSession, SessionOwner};
 use crate::vfs::write::{Stable, Written, write};
 
 pub(crate) const PAGE: u64 = 4096;
@@ -248,7 +248,7 @@ impl DirectClient {
         let id = opened.id();
         let sessions = export.sessions();
         let place = sessions
-            .reserve(Owner::Simulated(id.0), 1)
+            .reserve(SessionOwner::Simulated(id.0), 1)
             .expect("a place");
         sessions.add(place, opened, who.clone(), (&Peer::Simulated(id.0), 0));
         let mut connection = Connection::new(id.0, NONCE);

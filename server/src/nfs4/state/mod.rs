@@ -31,7 +31,7 @@ pub use copies::{Copied, CopyTurn, Copying};
 use delegations::Delegations;
 pub use delegations::{CbGetattrAnswer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
-use owners::Owner;
+use owners::KnownOwner;
 use sessions::Session;
 
 /// How long the state of a client whose lease is over is kept while nobody wants what it holds (RFC 8881, section 8.4.3).
@@ -279,7 +279,7 @@ pub struct State {
     sessions: HashMap<SessionId, Session>,
     /// The sessions of each connection.
     connections: HashMap<u64, Vec<SessionId>>,
-    owners: HashMap<u64, Owner>,
+    owners: HashMap<u64, KnownOwner>,
     entries: HashMap<Key, Entry>,
     /// The state that an owner has of a file.
     held: HashMap<(u64, ObjectId), Key>,
