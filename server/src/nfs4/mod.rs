@@ -77,7 +77,7 @@ use owners::Owners;
 pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
-use state::{Limits, State};
+use state::{State, StateLimits};
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -132,8 +132,8 @@ pub struct Config {
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
 /// What a server keeps at most.
-const fn limits(lease: Nanos) -> Limits {
-    Limits {
+const fn limits(lease: Nanos) -> StateLimits {
+    StateLimits {
         lease,
         clients: 1 << 14,
         sessions: 16,

@@ -1,7 +1,8 @@
 //! Attributes of objects, and the rights of callers.
 
 use crate::store::{
-    Attributes, Credential, FileType, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
+    Attributes, Credential, FileSystemLimits, FileType, ObjectId, SetAttributes, Space, StoreError,
+    Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
@@ -78,7 +79,7 @@ pub fn access(
 }
 
 /// Limits of the object's file system. May block.
-pub fn limits(export: &Exports, object: ObjectId) -> Result<Limits, StoreError> {
+pub fn limits(export: &Exports, object: ObjectId) -> Result<FileSystemLimits, StoreError> {
     export.store().pathconf(object)
 }
 

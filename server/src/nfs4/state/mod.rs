@@ -39,7 +39,7 @@ const COURTESY: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Bounds and durations.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct StateLimits {
     /// How long state lives without a sign of its client.
     pub lease: Nanos,
     /// Clients, confirmed or not.
@@ -266,7 +266,7 @@ struct Grace {
 /// All of it.
 #[derive(Debug)]
 pub struct State {
-    limits: Limits,
+    limits: StateLimits,
     /// The upper half of client ids and the start of stateids.
     boot: u32,
     grace: Grace,
@@ -314,7 +314,7 @@ pub struct State {
 impl State {
     /// Nothing yet. `boot` is greater with each start of the server. The clients of `reclaiming` may reclaim for as long as a
     /// lease from `now` on.
-    pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
+    pub fn new(limits: StateLimits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
         let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
             grace: Grace {

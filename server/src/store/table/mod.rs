@@ -26,8 +26,8 @@ use odafs_fabric::sync::Arc;
 
 use super::permission::attributes_permit;
 use super::{
-    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
-    Space, Special, Store, Unlinked, XattrHow,
+    CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked, XattrHow,
 };
 use crate::store::{
     Acl, AclKind, Attributes, Extent, SetAttributes, Status, Time, access, by_hand,
@@ -503,7 +503,7 @@ impl Store for StoreTable {
         }
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         match self.place(object)? {
             Place::Table(_) => Ok(OWN_LIMITS),
             Place::Stored(entry, object) => entry.store.pathconf(object),
