@@ -41,13 +41,13 @@ pub(super) fn get_refs(
 /// Where to continue: a range and one of its pages. On the wire this is `(range + 1) << 52 | page`, so that 0 stands for
 /// the beginning. The page numbers of files below 2^63 bytes fit.
 #[derive(Clone, Copy)]
-struct Place {
+struct Cursor {
     range: usize,
     /// `None` stands for the first page of the range.
     page: Option<u64>,
 }
 
-impl Place {
+impl Cursor {
     const PAGE_BITS: u32 = 52;
 
     fn of(resume: u64) -> Self {
@@ -77,7 +77,7 @@ fn answer(
 ) -> GetRefsOk {
     let mut left = room;
     let mut files = Vec::new();
-    let start = Place::of(arguments.resume);
+    let start = Cursor::of(arguments.resume);
     for (number, range) in arguments.ranges.iter().enumerate().skip(start.range) {
         let from = start.page.filter(|_| number == start.range);
         // The first range always goes in, with at least one reference, so that the caller makes progress.
@@ -86,7 +86,7 @@ fn answer(
             let page = from.unwrap_or(export.page().index(range.offset));
             return GetRefsOk {
                 files,
-                resume: Place::resume(number, page),
+                resume: Cursor::resume(number, page),
             };
         }
         let limit = references_max.clamp(1, MAX_RANGE_REFERENCES as usize);
@@ -108,7 +108,7 @@ fn answer(
         if let Some(page) = more {
             return GetRefsOk {
                 files,
-                resume: Place::resume(number, page),
+                resume: Cursor::resume(number, page),
             };
         }
     }

@@ -20,7 +20,7 @@ use crate::vfs::write::sync;
 
 /// Bytes of a file, from this one on.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct FileOffset<'a> {
     /// The file.
     pub file: &'a Arc<File>,
     /// The first byte.
@@ -64,8 +64,8 @@ const BOUNDS: Bounds = Bounds {
 pub fn copy(
     export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
 ) -> Result<Copied, StoreError> {
     copy_within(export, who, from, to, count, BOUNDS)
@@ -74,8 +74,8 @@ pub fn copy(
 fn copy_within(
     export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
     bounds: Bounds,
 ) -> Result<Copied, StoreError> {
@@ -124,8 +124,8 @@ impl Steps {
     pub fn new(
         export: &Exports,
         who: &Credential,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: FileOffset<'_>,
+        to: FileOffset<'_>,
         count: u64,
         piece: u64,
     ) -> Result<Self, StoreError> {
@@ -151,11 +151,11 @@ impl Steps {
         let (source, target) = (&self.from.0, &self.to.0);
         let facts = source.facts();
         check_right(export, &self.who, source, &facts, Effort::MayBlock).map_err(refusal)?;
-        let from = Place {
+        let from = FileOffset {
             file: source,
             offset: self.from.1,
         };
-        let to = Place {
+        let to = FileOffset {
             file: target,
             offset: self.to.1,
         };
@@ -178,7 +178,7 @@ impl Steps {
 fn copy_piece(
     export: &Exports,
     who: &Credential,
-    (from, to): (Place<'_>, Place<'_>),
+    (from, to): (FileOffset<'_>, FileOffset<'_>),
     done: u64,
     piece: u64,
 ) -> Result<u64, StoreError> {
@@ -213,8 +213,8 @@ pub fn clone_block(export: &Exports, object: ObjectId) -> Option<u32> {
 pub fn clone_range(
     export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
 ) -> Result<(), StoreError> {
     let block = u64::from(clone_block(export, to.file.object()).ok_or(Status::NotSupp)?);
@@ -279,8 +279,8 @@ fn beside(
 fn to_take(
     export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
 ) -> Result<(u64, bool), StoreError> {
     let facts = from.file.facts();

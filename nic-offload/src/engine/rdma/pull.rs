@@ -24,7 +24,7 @@ pub(super) struct Arrived {
 /// The message without the parts that came apart, and what is still elsewhere.
 pub(super) struct Message {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<InlineBytes>,
     apart: Option<ApartAt>,
 }
 
@@ -35,7 +35,7 @@ struct ApartAt {
 }
 
 /// Bytes of the sink that belong into the message.
-struct Place {
+struct InlineBytes {
     at: usize,
     sink: usize,
     length: usize,
@@ -84,7 +84,7 @@ impl Arrived {
             } else {
                 let at = reduced(pull.at);
                 bytes.get(at..)?.get(..length)?;
-                places.push(Place { at, sink, length });
+                places.push(InlineBytes { at, sink, length });
             }
             parts.push_back(Part {
                 from: Remote {
