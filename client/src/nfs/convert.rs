@@ -3,7 +3,7 @@
 
 use crate::{
     error::Status,
-    handle::Handle,
+    handle::FileHandle,
     types::{
         Attributes, Changed, Changes, Create, FileKind, FsInfo, Node, PathConf, Properties, Space,
         VersionTag, When,
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 impl FileHandle {
     /// The form on the wire.
-    pub(super) fn wire(&self) -> FileHandle<'_> {
+    pub(super) fn wire(&self) -> nfs3::FileHandle<'_> {
         nfs3::FileHandle(self.as_bytes())
     }
 }

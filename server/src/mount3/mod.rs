@@ -339,16 +339,16 @@ fn path<'a>(arguments: &mut Reader<'a>) -> Result<&'a [u8], XdrError> {
 }
 
 /// A name of a path.
-struct Step {
+struct PathComponent {
     name: Vec<u8>,
     /// Whether a symbolic link contains it, and not the caller's path.
     of_link: bool,
 }
 
 /// Puts the names of a path before those that are left.
-fn push(rest: &mut Vec<Step>, path: &[u8], of_link: bool) {
+fn push(rest: &mut Vec<PathComponent>, path: &[u8], of_link: bool) {
     let at = rest.len();
-    rest.extend(components(path).map(|name| Step {
+    rest.extend(components(path).map(|name| PathComponent {
         name: name.to_vec(),
         of_link,
     }));

@@ -1,6 +1,6 @@
 //! Rules for callers: who may call, which exports a caller may reach, and the ids with which it acts.
 //!
-//! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). A [`AccessVerdict`] is what
+//! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). An [`AccessVerdict`] is what
 //! a rule says of a peer. The verdicts are kept with the connection, so that a call neither reads a list nor takes a lock.
 //! [`Access::replace`] makes all of them void.
 

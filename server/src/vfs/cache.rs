@@ -26,7 +26,7 @@ use odafs_nic::host_vm::PageCache;
 use odafs_nic::nic::Nic;
 use odafs_nic::tpt::TptEntry;
 
-use crate::vfs::counters::{COUNTER_HANDLES, Counters};
+use crate::vfs::counters::{COUNTER_HANDLES, ChangeCounters};
 use crate::vfs::file::{Facts, Leaf, PageLock};
 use crate::vfs::keys::Keys;
 use crate::vfs::metrics::{Metrics, Reason};
@@ -43,7 +43,7 @@ pub(crate) struct Cache {
     free: Mutex<Free>,
     /// Where pageout continues.
     hand: AtomicU32,
-    counters: Arc<Counters>,
+    counters: Arc<ChangeCounters>,
     /// Set when the export is complete. It is weak, because the NIC holds the cache.
     nic: OnceLock<Weak<Nic>>,
     keys: Keys,
@@ -128,7 +128,7 @@ impl Cache {
         arena: Arc<Arena>,
         page: PageSize,
         counter_frames: u32,
-        counters: Arc<Counters>,
+        counters: Arc<ChangeCounters>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let frames = arena.frames();
@@ -168,7 +168,7 @@ impl Cache {
         self.page
     }
 
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
+    pub(crate) fn counters(&self) -> &Arc<ChangeCounters> {
         &self.counters
     }
 

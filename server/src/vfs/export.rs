@@ -19,7 +19,7 @@ use crate::store::{Advancing, Attributes, FileType, ObjectId, Status, Store, Sto
 use crate::vfs::around::Changes;
 use crate::vfs::cache::Cache;
 use crate::vfs::classes::Classes;
-use crate::vfs::counters::Counters;
+use crate::vfs::counters::ChangeCounters;
 use crate::vfs::feedback::Pulse;
 use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
@@ -140,7 +140,7 @@ impl Exports {
     ) -> Self {
         let frames = arena.frames();
         let counter_frames = (frames / 256).clamp(1, 64).min(frames);
-        let counters = Arc::new(Counters::new(
+        let counters = Arc::new(ChangeCounters::new(
             Arc::clone(&arena),
             arena.page(),
             counter_frames,

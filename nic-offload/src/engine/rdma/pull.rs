@@ -260,7 +260,7 @@ mod tests {
     use crate::registration::{Adapter, Registrar, RegistrationConfig, Supply};
     use odafs_common::page::{Layout, PageSize};
     use odafs_common::rpcrdma::{
-        GrantPolicy, PrivateData, ReadRead, Responder, ResponderConfig, Step, Terms,
+        GrantPolicy, PrivateData, ReadRead, Received, Responder, ResponderConfig, Terms,
     };
     use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
     use odafs_common::wire::xdr::Encode as _;
@@ -295,7 +295,7 @@ mod tests {
             body: Body::Msg(chunks),
         };
         let message = [&header.to_bytes(), &1_u32.to_be_bytes()[..], &[0; 8]].concat();
-        let Step::Call(incoming) = responder.receive(&message) else {
+        let Received::Call(incoming) = responder.receive(&message) else {
             panic!("it is a call")
         };
         Arrived::new(incoming.ticket, &incoming.assembly, &message).unwrap()
