@@ -28,7 +28,11 @@ pub struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// An empty file in the directory of the place.
-    pub fn make(objects: &'a Objects, place: &Place, directory: FileHandle) -> Result<Self, PathError> {
+    pub fn make(
+        objects: &'a Objects,
+        place: &Place,
+        directory: FileHandle,
+    ) -> Result<Self, PathError> {
         let temporary = names::temporary();
         let how = Create::Guarded(modes::of_file());
         let made = objects.fs.create(&directory, &temporary, &how)?;

@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use odafs::{
     Changes, Client, File, FileKind, PathError,
-    fs::{Cookie, Entry, FileSystem, FileHandle},
+    fs::{Cookie, Entry, FileHandle, FileSystem},
 };
 use std::{ops::Range, sync::Arc};
 

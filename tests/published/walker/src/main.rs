@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use odafs::fs::{Cookie, Create, FileSystem, FileHandle};
+use odafs::fs::{Cookie, Create, FileHandle, FileSystem};
 use odafs::{Changes, Client, FileKind};
 use odafs_server::config::ServerConfig;
 use odafs_server::server::Server;
