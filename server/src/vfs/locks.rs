@@ -40,7 +40,7 @@ impl Side {
 
 /// An owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct LockOwner {
     /// The protocol.
     pub side: Side,
     /// The owner's number in that protocol.
@@ -59,7 +59,7 @@ pub struct Counted {
 /// What an owner had locked of a span before the server took all of it for the owner. The owner does not know of that yet.
 #[derive(Clone, Debug)]
 pub struct Before {
-    owner: Owner,
+    owner: LockOwner,
     span: Span,
     ranges: Ranges,
     /// Whether the new lock is weaker than some of that. The stronger part stays until the owner knows.
@@ -133,7 +133,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Option<Owner>,
+        owner: Option<LockOwner>,
     ) -> Option<Held> {
         let table = self.table.lock();
         let held = table.files.get(&file)?.conflict(span, write, owner)?;
@@ -143,7 +143,13 @@ impl Locks {
     }
 
     /// Whether nothing is in the way of `owner`.
-    pub fn is_free(&self, file: ObjectId, span: Span, write: bool, owner: Option<Owner>) -> bool {
+    pub fn is_free(
+        &self,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+        owner: Option<LockOwner>,
+    ) -> bool {
         self.walks();
         let table = self.table.lock();
         let ranges = table.files.get(&file);
@@ -156,7 +162,7 @@ impl Locks {
     }
 
     /// What these owners have locked of a file.
-    pub fn held_by(&self, file: ObjectId, whose: impl Fn(Owner) -> bool) -> Vec<Held> {
+    pub fn held_by(&self, file: ObjectId, whose: impl Fn(LockOwner) -> bool) -> Vec<Held> {
         self.walks();
         let table = self.table.lock();
         let ranges = table.files.get(&file);
@@ -192,7 +198,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Owner,
+        owner: LockOwner,
     ) -> Result<Counted, Held> {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
@@ -219,7 +225,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Owner,
+        owner: LockOwner,
     ) -> Result<(Counted, Before), Held> {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
@@ -288,7 +294,7 @@ impl Locks {
     }
 
     /// Gives back what an owner has locked of a span.
-    pub fn unlock(&self, file: ObjectId, span: Span, owner: Owner) -> Counted {
+    pub fn unlock(&self, file: ObjectId, span: Span, owner: LockOwner) -> Counted {
         self.walks();
         let mut table = self.table.lock();
         let Some(ranges) = table.files.get_mut(&file) else {
@@ -308,7 +314,7 @@ impl Locks {
     }
 
     /// How many ranges of a file an owner has locked.
-    pub fn count(&self, file: ObjectId, owner: Owner) -> usize {
+    pub fn count(&self, file: ObjectId, owner: LockOwner) -> usize {
         let table = self.table.lock();
         table
             .files
@@ -331,7 +337,7 @@ impl Locks {
     }
 
     /// Whether an owner's lock would be cut in two without this span.
-    pub fn would_split(&self, file: ObjectId, span: Span, owner: Owner) -> bool {
+    pub fn would_split(&self, file: ObjectId, span: Span, owner: LockOwner) -> bool {
         let table = self.table.lock();
         let ranges = table.files.get(&file);
         ranges.is_some_and(|ranges| ranges.would_split(span, owner))
@@ -433,12 +439,12 @@ mod tests {
         ino: 7,
         generation: 1,
     };
-    const THREE: Owner = Owner {
+    const THREE: LockOwner = LockOwner {
         side: Side::Nlm,
         number: 1,
     };
     /// The same number, and another owner.
-    const FOUR: Owner = Owner {
+    const FOUR: LockOwner = LockOwner {
         side: Side::Nfs4,
         number: 1,
     };

@@ -9,11 +9,11 @@ use super::opens::{Key, What};
 use super::owners::Role;
 use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Counted, Held, Owner, Side, Span};
+use crate::vfs::locks::{Counted, Held, LockOwner, Side, Span};
 
 /// An owner, as all protocols know it.
-pub(super) fn holder(number: u64) -> Owner {
-    Owner {
+pub(super) fn holder(number: u64) -> LockOwner {
+    LockOwner {
         side: Side::Nfs4,
         number,
     }

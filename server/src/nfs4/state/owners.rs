@@ -24,7 +24,7 @@ pub(super) enum Role {
 
 /// An owner of opens or locks.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct KnownOwner {
     pub client: u32,
     pub role: Role,
     pub name: Vec<u8>,
@@ -235,7 +235,7 @@ impl State {
         known.name_bytes += bytes;
         self.name_bytes += bytes;
         known.owners.insert((role, name.to_vec()), number);
-        let owner = Owner {
+        let owner = KnownOwner {
             client,
             role,
             name: name.to_vec(),

@@ -31,8 +31,8 @@ const CHANNEL: ChannelAttributes = ChannelAttributes {
     rdma_reads: AtMostOne(None),
 };
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> StateLimits {
+    StateLimits {
         lease: LEASE,
         clients: 16,
         sessions: 4,

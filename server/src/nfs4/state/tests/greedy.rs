@@ -37,7 +37,7 @@ fn lock(
 #[test]
 fn the_ranges_of_a_file_are_bounded_for_all_together() {
     let most = 128;
-    let limits = Limits {
+    let limits = StateLimits {
         file_ranges: most,
         ..limits()
     };
