@@ -40,20 +40,16 @@ fn file(c: &Compound<'_>, arguments: &ReadArgs) -> Done<Arc<File>> {
     Ok(file)
 }
 
-/// How much data the reply has room for. Without any, there is no result: one without data, short of the end of the file,
-/// is a failure to clients.
-fn room_for_data(c: &Compound<'_>, count: u32, w: &ResultWriter<'_, '_>) -> Done<usize> {
-    match (c.room(w).saturating_sub(OVERHEAD), count, c.minor) {
-        (0, 1.., 0) => Err(Status::Resource.into()),
-        (0, 1.., _) => Err(Status::RepTooBig.into()),
-        (room, ..) => Ok(room),
-    }
-}
-
 /// The range to read where there is so much room.
 fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
     let room = u32::try_from(room).unwrap_or(u32::MAX).min(DATA_BYTES_MAX);
     ReadRange::within(file, arguments.offset, arguments.count.min(room))
+}
+
+/// Whether nothing was read for want of room in the reply. A result without data, short of the end of the file, is a failure
+/// to clients.
+fn has_no_room(arguments: &ReadArgs, range: ReadRange, eof: bool) -> bool {
+    arguments.count > 0 && range.count == 0 && !eof
 }
 
 fn read_inline(
@@ -62,9 +58,14 @@ fn read_inline(
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let range = range(file, arguments, room_for_data(c, arguments.count, w)?);
+    let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
     match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
+        Ok(done) if has_no_room(arguments, range, done.eof) => {
+            reply.cancel();
+            w.take_back();
+            Err(c.too_big().into())
+        }
         Ok(done) => {
             reply.finish(done.count, done.eof);
             Ok(Status::Ok)
@@ -101,9 +102,14 @@ pub(super) fn read_plus(
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let file = file(c, arguments)?;
-    let range = range(&file, arguments, room_for_data(c, arguments.count, w)?);
+    let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
     match contents(c, &file, range, &mut reply) {
+        Ok(eof) if has_no_room(arguments, range, eof) => {
+            reply.cancel();
+            w.take_back();
+            Err(c.too_big().into())
+        }
         Ok(eof) => {
             reply.finish(eof);
             Ok(Status::Ok)

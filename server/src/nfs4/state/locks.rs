@@ -150,7 +150,7 @@ impl State {
         self.make_room_for_state(now, client);
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         // A lock may cut one in two.
-        let most = known.ranges + 2 > self.limits.ranges;
+        let most = known.ranges + 2 > self.limits.states;
         if most
             || self.ranges + 2 > self.limits.all_states
             || !self.has_room_in(now, client, asked.file)
@@ -231,8 +231,8 @@ impl State {
         let owner = entry.owner;
         let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
         let splits = self.locks.would_split(file, span, holder(owner));
-        let most = known.ranges >= self.limits.ranges || self.ranges >= self.limits.all_states;
-        if splits && (most || self.is_full(file)) {
+        let most = known.ranges >= self.limits.states || self.ranges >= self.limits.all_states;
+        if splits && (most || !self.has_room_in(now, key.0, file)) {
             return Err(self.too_much(key.0));
         }
         self.give_back(key.0, owner, file, span);
@@ -241,6 +241,16 @@ impl State {
 
     /// Whether a client may lock more of a file. Clients that were silent for a lease make room.
     fn has_room_in(&mut self, now: Nanos, client: u32, file: ObjectId) -> bool {
+        if self.locks.ranges_of(file, Side::Nfs4) + 2 <= self.limits.ranges {
+            return true;
+        }
+        let own = self.locks.held_by(file, |owner| {
+            let known = self.owners.get(&owner.number);
+            owner.side == Side::Nfs4 && known.is_some_and(|owner| owner.client == client)
+        });
+        if own.len() + 2 > self.limits.ranges {
+            return false;
+        }
         if !self.is_full(file) {
             return true;
         }

@@ -48,9 +48,9 @@ pub struct StateLimits {
     pub clients: usize,
     /// Sessions of a client.
     pub sessions: usize,
-    /// Stateids of a client.
+    /// Stateids of a client, and as many ranges that it has locked.
     pub states: usize,
-    /// Ranges that a client has locked. They are fewer than there may be in one file, so that no client keeps all others
+    /// Ranges that a client has locked in one file. They are fewer than there may be for all, so that no client keeps the others
     /// from locking there.
     pub ranges: usize,
     /// Stateids of all clients, and as many ranges that they have locked.

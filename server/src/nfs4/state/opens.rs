@@ -502,7 +502,9 @@ impl State {
         let locks = Vec::from_iter(std::mem::take(&mut open.locks));
         let entries = locks.iter().filter_map(|lock| self.entries.get(lock));
         let lockers = Vec::from_iter(entries.map(|entry| entry.owner));
-        self.drop_all_locks(key.0, file, &locks);
+        if !locks.is_empty() {
+            self.drop_all_locks(key.0, file, &locks);
+        }
         for locker in lockers {
             self.release_owner(locker);
         }
@@ -530,8 +532,12 @@ impl State {
 
     pub(super) fn release_file(&mut self, file: ObjectId) {
         let state = self.files.get(&file);
-        if state.is_some_and(|state| state.opens.is_empty()) {
-            self.files.remove(&file);
+        if state.is_some_and(|state| state.opens.is_empty())
+            && let Some(gone) = self.files.remove(&file)
+        {
+            for waiter in gone.waiters {
+                self.forget_wait(waiter.client, file);
+            }
         }
     }
 }

@@ -134,7 +134,7 @@ impl State {
         self.wake_from(0, file);
     }
 
-    /// As [`wake`](Self::wake), but for those who waited before the one in this place.
+    /// As [`wake`](Self::wake), of the waiters from this place on.
     fn wake_from(&mut self, first: usize, file: ObjectId) {
         let Some(state) = self.files.get(&file) else {
             return;
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    fn forget_wait(&mut self, client: u32, file: ObjectId) {
+    pub(super) fn forget_wait(&mut self, client: u32, file: ObjectId) {
         if let Some(known) = self.clients.get_mut(&client)
             && let Some(at) = known.waits.iter().position(|wait| *wait == file)
         {

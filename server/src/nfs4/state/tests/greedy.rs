@@ -97,6 +97,24 @@ fn a_close_goes_through_the_locks_of_a_file_once() {
     assert_eq!(close(7), 8);
 }
 
+#[test]
+fn opens_without_locks_end_without_a_look_at_those_of_others() {
+    let state = &mut machine();
+    let (other, _) = client(state, at(0), b"other");
+    let theirs = open(state, at(0), other, b"o", (3, 0)).unwrap();
+    lock(state, (other, theirs), b"l", LockType::Read, 1, 0).unwrap();
+    let (id, _) = client(state, at(0), b"opens");
+    for name in 0..40u32 {
+        open(state, at(0), id, &name.to_be_bytes(), (1, 0)).unwrap();
+    }
+    let walks = |state: &State| state.locks.walks.load(std::sync::atomic::Ordering::Relaxed);
+    let before = walks(state);
+    // Both have gone: one had a lock.
+    state.tick(at(48 * 3600));
+    assert_empty(state);
+    assert_eq!(walks(state), before + 1);
+}
+
 /// What waits to be told is a hint, and takes memory.
 #[test]
 fn who_is_told_of_a_free_lock_is_bounded() {
