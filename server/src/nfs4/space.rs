@@ -6,14 +6,13 @@ use odafs_common::wire::nfs4::{
 use odafs_fabric::sync::Arc;
 
 use super::compound::{Compound, Done, Stop, Written, plain};
-use super::copy;
-use super::offload;
 use super::state::Io;
+use super::{copy, offload};
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
 use crate::vfs::{Extent, extents};
 
-/// These and, in files of their own, COPY and CLONE, OFFLOAD_STATUS and OFFLOAD_CANCEL.
+/// Runs an operation on the space of files: these, and those of [`copy`] and [`offload`].
 pub(super) fn run(
     c: &mut Compound<'_>,
     operation: &Operation<'_>,
@@ -46,14 +45,10 @@ fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     Ok(space::deallocate(c.export, &c.who, &file, range)?)
 }
 
-/// The file and the bytes whose space is meant, if they may be written under the stateid.
+/// The file and the range whose space is to change, if the stateid allows to write there.
 fn to_change(c: &Compound<'_>, arguments: &RangeArgs) -> Done<(Arc<File>, Range)> {
     c.may_block()?;
-    let file = c.file().map_err(wrong_type)?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Write)?;
-    drop(machine);
+    let file = c.file_for(arguments.state, Io::Write).map_err(wrong_type)?;
     let (offset, length) = (arguments.offset, arguments.length);
     let end = offset.checked_add(length).filter(|_| length > 0);
     if end.ok_or(Status::Inval)? > i64::MAX as u64 {
@@ -62,7 +57,7 @@ fn to_change(c: &Compound<'_>, arguments: &RangeArgs) -> Done<(Arc<File>, Range)
     Ok((file, Range { offset, length }))
 }
 
-/// Operations of minor version 2 that take regular files alone say so of directories and links too.
+/// The failure of an operation of minor version 2 that takes regular files only: WRONG_TYPE for directories and links too.
 pub(super) fn wrong_type(stop: Stop) -> Stop {
     match stop {
         Stop::Status(Status::IsDir | Status::Symlink) => Status::WrongType.into(),
@@ -70,14 +65,10 @@ pub(super) fn wrong_type(stop: Stop) -> Stop {
     }
 }
 
-/// SEEK. Where no data follow, that is no failure: the end of the file is told.
+/// SEEK. If nothing of what is sought follows, the result is the end of the file, and no failure.
 fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     c.may_block()?;
-    let file = c.file()?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
-    drop(machine);
+    let file = c.file_for(arguments.state, Io::Read)?;
     let what = match arguments.what {
         ContentType::Data => Extent::Data,
         ContentType::Hole => Extent::Hole,
@@ -89,11 +80,8 @@ fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     })
 }
 
-/// IO_ADVISE: no advice is taken.
+/// IO_ADVISE. The server takes no hint.
 fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
-    let file = c.file()?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
+    c.file_for(arguments.state, Io::Read)?;
     Ok(Bitmap::EMPTY)
 }

@@ -1,8 +1,9 @@
 //! Compounds against a store in memory, as clients send them.
 
 mod acls;
-mod asking;
+mod back_channel;
 mod callbacks;
+mod cb_getattr;
 mod delegations;
 mod excess;
 mod files;
@@ -15,7 +16,6 @@ mod restarts;
 mod slots;
 mod space;
 mod suspended;
-mod way_back;
 mod wishes;
 mod withdrawn;
 

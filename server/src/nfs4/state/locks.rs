@@ -11,7 +11,7 @@ use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Counted, Held, LockOwner, Side, Span};
 
-/// An owner, as all protocols know it.
+/// An owner as the lock table of all protocols names it.
 pub(super) fn holder(number: u64) -> LockOwner {
     LockOwner {
         side: Side::Nfs4,
@@ -19,8 +19,7 @@ pub(super) fn holder(number: u64) -> LockOwner {
     }
 }
 
-/// The bytes that a lock is asked for. There are none in a range of length 0, and none behind `u64::MAX` (RFC 8881, section
-/// 18.10.3).
+/// The bytes of a range. INVAL for a length of 0 and for a range beyond `u64::MAX` (RFC 8881, section 18.10.3).
 fn span(range: &LockRange) -> Result<Span, Status> {
     let first = range.offset;
     let last = match range.length {
@@ -31,21 +30,18 @@ fn span(range: &LockRange) -> Result<Span, Status> {
     Ok(Span { first, last })
 }
 
-/// A range that is locked, as the wire tells it.
-fn told(held: &Held) -> LockRange {
-    let kind = if held.write {
-        LockType::Write
-    } else {
-        LockType::Read
-    };
-    let length = match held.span.last {
-        u64::MAX => u64::MAX,
-        last => last - held.span.first + 1,
-    };
+/// The range and the type of a lock.
+fn range_of(held: &Held) -> LockRange {
     LockRange {
-        kind,
+        kind: match held.write {
+            true => LockType::Write,
+            false => LockType::Read,
+        },
         offset: held.span.first,
-        length,
+        length: match held.span.last {
+            u64::MAX => u64::MAX,
+            last => last - held.span.first + 1,
+        },
     }
 }
 
@@ -60,9 +56,9 @@ struct Asked {
     span: Span,
     write: bool,
     reclaim: bool,
-    /// The owner is told when it is free.
+    /// Whether the owner wants to be told when the lock is free.
     waits: bool,
-    /// The open under which.
+    /// The open under which it is taken.
     open: Key,
 }
 
@@ -88,7 +84,7 @@ impl State {
         };
         let new = match locker {
             Locker::Existing(existing) => {
-                let key = self.state(now, sender, &existing.lock, file)?;
+                let key = self.current_key(now, sender, &existing.lock, file)?;
                 let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
                 let What::Locks { open } = entry.what else {
                     return Err(Status::BadStateId.into());
@@ -149,7 +145,7 @@ impl State {
         }
         self.make_room_for_state(now, client);
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
-        // A lock may cut one in two.
+        // A lock may split another one.
         let most = known.ranges + 2 > self.limits.states;
         if most
             || self.ranges + 2 > self.limits.all_states
@@ -174,12 +170,12 @@ impl State {
         match locked {
             Ok(counted) => {
                 self.count_ranges(client, counted);
-                // It may be weaker than what the owner had.
+                // The owner may have had a stronger lock, for which others wait.
                 if !asked.write && counted.before > 0 {
                     self.wake(asked.file);
                 }
             }
-            // Another protocol was faster.
+            // Another protocol has locked the range meanwhile.
             Err(held) => {
                 if self.entries.get(&key).is_some_and(|e| e.sequence == 0) {
                     self.drop_locks(key);
@@ -218,12 +214,12 @@ impl State {
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
         range: LockRange,
     ) -> Result<StateId, Status> {
         let span = span(&range)?;
-        let key = self.state(now, sender, state, file)?;
+        let key = self.current_key(now, sender, stateid, file)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         if !matches!(entry.what, What::Locks { .. }) {
             return Err(Status::BadStateId);
@@ -239,7 +235,7 @@ impl State {
         Ok(self.changed(key))
     }
 
-    /// Whether a client may lock more of a file. Clients that were silent for a lease make room.
+    /// Whether a client may lock more ranges of a file. Clients whose leases are over make room.
     fn has_room_in(&mut self, now: Nanos, client: u32, file: ObjectId) -> bool {
         if self.locks.ranges_of(file, Side::Nfs4) + 2 <= self.limits.ranges {
             return true;
@@ -262,7 +258,7 @@ impl State {
         !self.is_full(file)
     }
 
-    /// Whether there are as many ranges in a file as there may be.
+    /// Whether there are as many locked ranges in a file as there may be.
     fn is_full(&self, file: ObjectId) -> bool {
         self.locks.ranges_of(file, Side::Nfs4) + 2 > self.limits.file_ranges
     }
@@ -277,7 +273,7 @@ impl State {
         self.locks.conflict(file, span, write, owner.map(holder))
     }
 
-    /// Expels the client of a lock if its lease is over. Other protocols have no leases.
+    /// Expels the client of a lock if its lease is over. Otherwise the lock is in the way. Other protocols have no leases.
     fn make_way(&mut self, now: Nanos, held: &Held) -> Result<(), LockRefused> {
         let owner = self.owners.get(&held.owner.number);
         match owner.filter(|_| held.owner.side == Side::Nfs4) {
@@ -290,18 +286,18 @@ impl State {
         }
     }
 
-    /// What is told of a lock in the way. Nobody here has the locks of other protocols.
+    /// A lock as a lock in the way. Those of other protocols have no client and no owner here.
     fn conflict_with(&self, held: &Held) -> Conflict {
         let owner = self.owners.get(&held.owner.number);
         let owner = owner.filter(|_| held.owner.side == Side::Nfs4);
         Conflict {
-            range: told(held),
+            range: range_of(held),
             client: owner.map_or(0, |owner| self.id(owner.client)),
             owner: owner.map_or_else(Vec::new, |owner| owner.name.clone()),
         }
     }
 
-    /// Gives back what an owner has locked of a span.
+    /// Unlocks what an owner has locked of a span.
     pub(super) fn give_back(&mut self, client: u32, owner: u64, file: ObjectId, span: Span) {
         let counted = self.locks.unlock(file, span, holder(owner));
         self.count_ranges(client, counted);
@@ -310,8 +306,8 @@ impl State {
         }
     }
 
-    /// Forgets these stateids of locks that a client has of a file, and gives the locks back. However many they are, the
-    /// ranges of the file are gone through once, and for each who waits once.
+    /// Unlocks all that some owners of a client have locked of a file, and forgets their stateids (`keys`). However many they are, this
+    /// goes through the ranges of the file once, and once more for each owner that waits.
     pub(super) fn drop_all_locks(&mut self, client: u32, file: ObjectId, keys: &[Key]) {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let owners: HashSet<u64> = entries.map(|entry| entry.owner).collect();
@@ -338,7 +334,7 @@ impl State {
         self.release_file(file);
     }
 
-    /// Counts a change of what a client has locked.
+    /// Counts a change in the number of ranges that a client has locked.
     fn count_ranges(&mut self, client: u32, counted: Counted) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.ranges = client.ranges + counted.after - counted.before;
@@ -346,7 +342,7 @@ impl State {
         }
     }
 
-    /// Others want what these owners have locked: their clients lose all that they have if their leases are over.
+    /// Others want what these owners have locked. Takes everything from their clients if their leases are over.
     pub fn expel_owners(&mut self, now: Nanos, owners: &[u64]) {
         for owner in owners {
             let client = self.owners.get(owner).map(|owner| owner.client);

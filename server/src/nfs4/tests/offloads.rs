@@ -202,14 +202,14 @@ fn a_long_copy_goes_on_after_its_reply() {
     assert!(client.content(&target.1).is_empty());
     assert_eq!(status(&client, &target.1, copy), Ok((0, None)));
     for piece in 1..=5 {
-        assert!(room.nfs.copier.step());
+        assert!(room.nfs.copier.copy_piece());
         let copied = Ok((piece * PAGE, None));
         assert_eq!(status(&client, &target.1, copy), copied);
         assert_eq!(client.content(&target.1), data[..piece as usize * P]);
     }
     assert!(mailbox.is_empty());
-    assert!(room.nfs.copier.step());
-    assert!(!room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
+    assert!(!room.nfs.copier.copy_piece());
     assert_eq!(client.content(&target.1), data);
     let all = data.len() as u64;
     let over = told(&client, &mailbox.only());
@@ -272,7 +272,7 @@ fn a_copy_that_is_short_or_has_to_be_over_or_is_not_heard_of_is_over_with_its_re
         (ok.response.count, ok.response.callback.0),
         (5 * PAGE, None)
     );
-    assert!(mailbox.is_empty() && !room.nfs.copier.step());
+    assert!(mailbox.is_empty() && !room.nfs.copier.copy_piece());
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_copy_is_refused_at_once_where_its_first_piece_would_be() {
     client.who = crate::vfs::testing::other();
     let all = copy_all(source.0, target.0);
     assert_eq!(ask(&client, all), Status::Access);
-    assert!(!room.nfs.copier.step());
+    assert!(!room.nfs.copier.copy_piece());
     assert_eq!(room.nfs.state.lock().copies(), 0);
 }
 
@@ -308,7 +308,7 @@ fn what_was_cancelled_is_copied_no_further() {
     let (source, target) = pair(&client, &room, &data);
     let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
     let copy = goes_on(&ok);
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     // Not by another client, of another file, or of the latest of several.
     assert_eq!(cancel(&other, &target.1, copy), Status::BadStateId);
     assert_eq!(cancel(&client, &source.1, copy), Status::BadStateId);
@@ -319,12 +319,12 @@ fn what_was_cancelled_is_copied_no_further() {
     assert_eq!(cancel(&client, &target.1, latest), Status::BadStateId);
     assert_eq!(cancel(&client, &target.1, copy), Status::Ok);
     assert_eq!(status(&client, &target.1, copy), Err(Status::BadStateId));
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(client.content(&target.1), data[..P]);
     assert!(mailbox.is_empty());
     // One that is over, and whose client has not said that it knows.
     let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(cancel(&client, &target.1, goes_on(&ok)), Status::Ok);
     assert_eq!(room.nfs.state.lock().copies(), 0);
 }
@@ -338,14 +338,14 @@ fn a_copy_ends_with_its_client() {
     let begin = |client: &Client<'_>, from, to| {
         let ok = copies(client, &source.1, &target.1, copy_all(from, to));
         goes_on(&ok);
-        assert!(room.nfs.copier.step());
+        assert!(room.nfs.copier.copy_piece());
         assert_eq!(room.nfs.state.lock().copies(), 1);
     };
     begin(&client, source.0, target.0);
     // It has started anew.
     let (anew, _) = starting(&room, b"client", 2, 2);
     assert_eq!(room.nfs.state.lock().copies(), 0);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(anew.content(&target.1), data[..P]);
     let (from, _) = opened(&anew, b"source", READ);
     let (to, _) = opened(&anew, b"target", BOTH);
@@ -354,7 +354,7 @@ fn a_copy_ends_with_its_client() {
     let later = odafs_fabric::clock::now() + Nanos::from_secs(48 * 3600);
     room.nfs.tick(later);
     assert_eq!(room.nfs.state.lock().copies(), 0);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let (third, _) = hearing(&room, b"third", 3);
     assert_eq!(third.content(&target.1), data[..P]);
     assert!(mailbox.is_empty());
@@ -372,13 +372,13 @@ fn a_copy_goes_as_far_as_its_stateids_allow() {
         goes_on(&ok)
     };
     let copy = begin(source.0, target.0);
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     let (again, _) = opened(&client, b"target", BOTH);
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     assert_eq!(status(&client, &target.1, copy), Ok((2 * PAGE, None)));
     let closed = client.does(&[put(&target.1), close(again)]);
     assert_eq!(closed.status(), Status::Ok);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     // What is there is told, as after a short WRITE.
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, 2 * PAGE);
@@ -389,7 +389,7 @@ fn a_copy_goes_as_far_as_its_stateids_allow() {
     let copy = begin(source.0, to);
     let closed = client.does(&[put(&source.1), close(source.0)]);
     assert_eq!(closed.status(), Status::Ok);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(over.state, copy);
     assert_eq!(over.info, OffloadInfo::Failed(Status::BadStateId, 0));
@@ -412,16 +412,16 @@ fn a_copy_waits_for_a_delegation_that_another_has() {
     let arguments = copy_all(source.0, StateId::ANONYMOUS);
     let copy = goes_on(&copies(&client, &source.1, &given.handle, arguments));
     assert!(asked.is_empty());
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     assert!(!asked.is_empty(), "it is recalled");
-    assert!(!room.nfs.copier.step(), "it comes again later");
+    assert!(!room.nfs.copier.copy_piece(), "it comes again later");
     assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
     room.nfs.tick(odafs_fabric::clock::now());
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
     assert_eq!(gives_back(&holder, &given), Status::Ok);
     room.nfs.tick(odafs_fabric::clock::now());
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(done(&told(&client, &mailbox.only())).0, 5 * PAGE);
     assert_eq!(client.content(&given.handle), data);
 }
@@ -438,24 +438,24 @@ fn a_store_that_fails_or_has_lost_the_file_ends_the_copy() {
     };
     begin();
     room.world.fail_next_write(vfs::Status::Stale);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(over.info, OffloadInfo::Failed(Status::Stale, 0));
     answers(&client, &over, Status::Ok);
     begin();
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     room.world.fail_next_write(vfs::Status::NoSpc);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, PAGE);
     answers(&client, &over, Status::Ok);
     // The source is removed: its client has it open, and it is gone all the same.
     begin();
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     let remove = Operation::Remove(Name(b"source"));
     let removed = client.does(&[Operation::PutRootFileHandle, remove]);
     assert_eq!(removed.status(), Status::Ok);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, PAGE);
     answers(&client, &over, Status::Ok);
@@ -472,7 +472,7 @@ fn what_became_of_a_copy_is_said_over_the_next_connection() {
     let copy = goes_on(&ok);
     mailbox.close();
     room.nfs.closed(1);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     (client.caller, _) = listening(2);
     let over = Ok((5 * PAGE, Some(Status::Ok)));
     assert_eq!(status(&client, &target.1, copy), over);
@@ -544,7 +544,7 @@ fn a_copy_whose_reply_does_not_fit_is_taken_back() {
     let reply = client.between(&source.1, &target.1, all());
     assert_eq!(reply.status(), Status::RepTooBig);
     assert_eq!(room.nfs.state.lock().copies(), 0);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert!(mailbox.is_empty());
 }
 

@@ -144,7 +144,7 @@ proptest! {
                     place(&mut files[file], offset.into(), &data);
                 }
                 Step::Piece => {
-                    prop_assert_eq!(room.nfs.copier.step(), !going.is_empty());
+                    prop_assert_eq!(room.nfs.copier.copy_piece(), !going.is_empty());
                     over.extend(piece(&mut files, &mut going));
                 }
                 Step::Cancel(index) if going.iter().any(|copy| !copy.cancelled) => {
@@ -161,7 +161,7 @@ proptest! {
                 Step::Copy(..) | Step::Cancel(_) => {}
             }
         }
-        while room.nfs.copier.step() {
+        while room.nfs.copier.copy_piece() {
             over.extend(piece(&mut files, &mut going));
         }
         prop_assert!(going.is_empty());
