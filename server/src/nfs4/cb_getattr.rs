@@ -1,5 +1,6 @@
-//! GETATTR of a file that another client may have changed under a write delegation. The server asks that client for the attributes
-//! (CB_GETATTR; RFC 8881, section 10.4.3). If it does not answer soon, the delegation is recalled, as for other operations.
+//! GETATTR of a file that another client may have changed under a write delegation. The server asks that client for the
+//! attributes (CB_GETATTR; RFC 8881, section 10.4.3). If it does not answer soon, the delegation is recalled, as for other
+//! operations.
 
 use odafs_fabric::clock::{self, Nanos};
 

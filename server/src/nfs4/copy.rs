@@ -1,5 +1,5 @@
-//! COPY and CLONE (RFC 7862, sections 15.2 and 15.13), from the saved to the current file of this server. There is no COPY_NOTIFY:
-//! no other server copies from here.
+//! COPY and CLONE (RFC 7862, sections 15.2 and 15.13), from the saved to the current file of this server. There is no
+//! COPY_NOTIFY: no other server copies from here.
 //!
 //! A long COPY goes on after its reply ([`super::offload`]). A COPY is over with its reply if it is short, if the client asks for
 //! that, or if the client does not receive callbacks of minor version 2. Such a COPY may copy only the beginning, and the client

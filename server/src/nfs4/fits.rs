@@ -22,8 +22,8 @@ const OPEN: usize = HEADER + STATEID + CHANGE + 4 + SET + 12;
 /// The longest result of OPEN with a delegation: its type, its stateid, whether it is recalled, a limit, and an empty ACL entry.
 const OPEN_DELEGATED: usize = OPEN - 12 + 4 + STATEID + 4 + 12 + 16;
 
-/// The longest result, in bytes, of an operation that changes something and succeeds. `owner` is the length of the server's owner.
-/// [`Compound::has_room_for`] has the operations that minor version 0 counts for their owners.
+/// The longest result, in bytes, of an operation that changes something and succeeds. `owner` is the length of the server's
+/// owner. [`Compound::has_room_for`] has the operations that minor version 0 counts for their owners.
 pub(super) fn of_change(operation: &Operation<'_>, owner: usize) -> Option<usize> {
     use Operation as O;
     let result = match operation {
@@ -51,8 +51,8 @@ pub(super) fn of_change(operation: &Operation<'_>, owner: usize) -> Option<usize
         O::SetClientId(_) => 16,
         O::CreateSession(_) => STATEID + 8 + 2 * CHANNEL,
         O::BindConnection(_) => STATEID + 8,
-        // Client id, sequence number, flags, and the kind of protection; the server's owner with a minor number, and its scope; no
-        // implementation.
+        // Client id, sequence number, flags, and the kind of protection; the server's owner with a minor number, and its scope;
+        // no implementation.
         O::ExchangeId(_) => 20 + 8 + 2 * (4 + owner.next_multiple_of(4)) + 4,
         _ => return None,
     };

@@ -1,12 +1,13 @@
-//! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862). Each operation has a file, alone or with a few that belong
-//! to it.
+//! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862). Each operation has a file, alone or with a few that
+//! belong to it.
 //!
-//! A call is a COMPOUND (`compound.rs`). Its operations run one after the other until one fails (`run.rs`). Like every call it is
-//! first tried on the thread that polls. At the first operation that would block it is suspended, and a thread of the pool goes on
-//! with that operation. [`state`] is a core without IO. It keeps what clients hold: client ids, sessions, opens, locks, delegations.
+//! A call is a COMPOUND (`compound.rs`). Its operations run one after the other until one fails (`run.rs`). Like every call it
+//! is first tried on the thread that polls. At the first operation that would block it is suspended, and a thread of the pool
+//! goes on with that operation. [`state`] is a core without IO. It keeps what clients hold: client ids, sessions, opens, locks,
+//! delegations.
 //!
-//! The server sends callbacks to clients of 4.1 and later over the connections that they bind, of TCP and RDMA (`callbacks.rs`). Such
-//! clients get delegations. Every change of a file recalls them first (`recalls.rs`).
+//! The server sends callbacks to clients of 4.1 and later over the connections that they bind, of TCP and RDMA
+//! (`callbacks.rs`). Such clients get delegations. Every change of a file recalls them first (`recalls.rs`).
 
 mod access;
 mod acls;
@@ -224,8 +225,8 @@ impl Nfs4 {
         })
     }
 
-    /// Has copies of more than `bytes` go on after their reply, if their clients receive CB_OFFLOAD. Without this it is 64 MiB. Does
-    /// nothing once the server is shared.
+    /// Has copies of more than `bytes` go on after their reply, if their clients receive CB_OFFLOAD. Without this it is 64 MiB.
+    /// Does nothing once the server is shared.
     #[must_use]
     pub fn with_copies_that_go_on(mut self: Arc<Self>, bytes: u64) -> Arc<Self> {
         if let Some(server) = Arc::get_mut(&mut self) {

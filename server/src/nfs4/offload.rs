@@ -1,6 +1,6 @@
-//! Copies that go on after the reply of COPY (RFC 7862, sections 15.8 and 15.9). One thread makes all of them, a piece of each in
-//! turn. [`super::state`] knows their clients, and says before each piece whether it is still wanted and allowed. CB_OFFLOAD tells
-//! the client how a copy ended.
+//! Copies that go on after the reply of COPY (RFC 7862, sections 15.8 and 15.9). One thread makes all of them, a piece of each
+//! in turn. [`super::state`] knows their clients, and says before each piece whether it is still wanted and allowed. CB_OFFLOAD
+//! tells the client how a copy ended.
 
 use std::collections::VecDeque;
 

@@ -294,8 +294,8 @@ fn existing(c: &Compound<'_>, name: Name<'_>) -> Done<Found> {
     Ok(Found::existing(object, change))
 }
 
-/// Refuses access that the caller has no right to. A caller that may execute a file may open it for reading, because clients read a
-/// file to run it.
+/// Refuses access that the caller has no right to. A caller that may execute a file may open it for reading, because clients
+/// read a file to run it.
 fn check_access(c: &Compound<'_>, object: ObjectId, share: u32) -> Done<()> {
     let mut asked = 0;
     if share & share_access::READ != 0 {

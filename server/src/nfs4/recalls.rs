@@ -53,9 +53,9 @@ impl Messenger {
         self.settle();
     }
 
-    /// Tells `vfs` which files are no longer delegated, among them `also` unless it still is, and whether files may be changed again
-    /// after a restart. Before that it writes to stable storage that nobody may reclaim the delegations that were revoked. Otherwise
-    /// a client could reclaim one after a restart and miss a change that begins now. May block.
+    /// Tells `vfs` which files are no longer delegated, among them `also` unless it still is, and whether files may be changed
+    /// again after a restart. Before that it writes to stable storage that nobody may reclaim the delegations that were
+    /// revoked. Otherwise a client could reclaim one after a restart and miss a change that begins now. May block.
     pub fn end_promises(&self, also: Option<ObjectId>) {
         let promises = self.export.promises();
         let state = self.state.lock();
@@ -96,8 +96,8 @@ impl Messenger {
         self.export.locks().tell(Side::Nlm);
     }
 
-    /// Others want what these owners have locked. Those whose leases are over lose it; stable storage says so when this returns. May
-    /// block.
+    /// Others want what these owners have locked. Those whose leases are over lose it; stable storage says so when this
+    /// returns. May block.
     pub fn expel_owners(&self, now: Nanos, owners: &[u64]) {
         self.state.lock().expel_owners(now, owners);
         self.settle();
@@ -192,8 +192,8 @@ pub(super) fn delegation<'a>(
     }
 }
 
-/// The kind of delegation for a client that opens a file with this access. A client that only reads has no use for a write delegation.
-/// A client that only writes gets none: it may have to read parts of pages.
+/// The kind of delegation for a client that opens a file with this access. A client that only reads has no use for a write
+/// delegation. A client that only writes gets none: it may have to read parts of pages.
 fn kind(access: u32, wish: u32) -> Result<Delegated, WhyNone> {
     match (access, wish) {
         (share_access::READ, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
@@ -248,8 +248,8 @@ fn delegate<'a>(
     })
 }
 
-/// Makes the caller the only one that looks at a file. The lock is not held while references to the file are taken back, so others
-/// may have opened the file meanwhile: this looks again.
+/// Makes the caller the only one that looks at a file. The lock is not held while references to the file are taken back, so
+/// others may have opened the file meanwhile: this looks again.
 fn make_exclusive<'c>(
     c: &Compound<'c>,
     file: &Arc<File>,

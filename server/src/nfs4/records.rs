@@ -1,6 +1,6 @@
-//! The clients that may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1). A file in the state directory has a
-//! line for each client that holds state: its identity in hexadecimal digits. A space and a `d` follow if the client may also
-//! reclaim delegations. Another file names the files of write delegations ([`FileRecords`]).
+//! The clients that may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1). A file in the state directory
+//! has a line for each client that holds state: its identity in hexadecimal digits. A space and a `d` follow if the client may
+//! also reclaim delegations. Another file names the files of write delegations ([`FileRecords`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,6 +8,7 @@ use std::io;
 
 use super::state::{NamedFiles, Reclaiming, Record};
 use crate::vfs::ObjectId;
+use crate::vfs::hex::{self, hex};
 
 /// Brings a whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
@@ -47,8 +48,8 @@ impl Records {
     pub fn read(text: &str, keep: impl FnMut(&str) -> io::Result<()> + Send + 'static) -> Self {
         let lines = text.lines().take(CLIENTS_MAX);
         let clients = lines.filter_map(|line| match line.strip_suffix(DELEGATIONS) {
-            Some(digits) => Some((bytes(digits)?, true)),
-            None => Some((bytes(line)?, false)),
+            Some(digits) => Some((identity(digits)?, true)),
+            None => Some((identity(line)?, false)),
         });
         let clients: BTreeMap<Vec<u8>, bool> = clients.collect();
         let reclaiming = clients.iter().map(|(identity, delegations)| Reclaiming {
@@ -104,7 +105,7 @@ impl Records {
         };
         let mut text = String::new();
         for (client, delegations) in &self.clients {
-            push_digits(&mut text, client);
+            text.push_str(&hex(client));
             if *delegations {
                 text.push_str(DELEGATIONS);
             }
@@ -120,8 +121,8 @@ impl Records {
     }
 }
 
-/// The files of which clients have write delegations, on stable storage: a line for each client with its identity and each file as
-/// ` INODE:GENERATION`, all in hexadecimal digits.
+/// The files of which clients have write delegations, on stable storage: a line for each client with its identity and each file
+/// as ` INODE:GENERATION`, all in hexadecimal digits.
 #[derive(Default)]
 pub(super) struct FileRecords {
     before: NamedFiles,
@@ -141,7 +142,7 @@ impl FileRecords {
         };
         let mut text = String::new();
         for (client, files) in files {
-            push_digits(&mut text, client);
+            text.push_str(&hex(client));
             for ObjectId { ino, generation } in files {
                 // Writing into a string never fails.
                 let _ = write!(text, " {ino:x}:{generation:x}");
@@ -159,17 +160,10 @@ impl FileRecords {
     }
 }
 
-fn push_digits(text: &mut String, identity: &[u8]) {
-    for byte in identity {
-        // Writing into a string never fails.
-        let _ = write!(text, "{byte:02x}");
-    }
-}
-
 /// The client and the files that a line names.
 fn files_of_client(line: &str) -> Option<(Vec<u8>, BTreeSet<ObjectId>)> {
     let mut words = line.split(' ');
-    let client = bytes(words.next()?)?;
+    let client = identity(words.next()?)?;
     let files = words.take(FILES_MAX).map(|word| {
         let (ino, generation) = word.split_once(':')?;
         Some(ObjectId {
@@ -185,17 +179,8 @@ fn number(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| clean)
 }
 
-/// The bytes that a line of hexadecimal digits stands for.
-fn bytes(line: &str) -> Option<Vec<u8>> {
-    let digits = line.as_bytes();
-    let clean = digits.iter().all(u8::is_ascii_hexdigit);
-    if digits.is_empty() || !digits.len().is_multiple_of(2) || !clean {
-        return None;
-    }
-    let pairs = digits.chunks_exact(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
+fn identity(digits: &str) -> Option<Vec<u8>> {
+    hex::bytes(digits).filter(|identity| !identity.is_empty())
 }
 
 #[cfg(test)]

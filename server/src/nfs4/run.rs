@@ -95,8 +95,8 @@ struct Held<S: Deref<Target = Nfs4>> {
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
-    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other compound has panicked, and
-    /// nobody knows what it has changed. It must not run again: a repetition gets a fault of its first operation.
+    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other compound has
+    /// panicked, and nobody knows what it has changed. It must not run again: a repetition gets a fault of its first operation.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;
@@ -308,8 +308,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Drops the current and the saved object if the caller may no longer reach their exports, because the rules have changed. The
-    /// client may still give back what it holds on the current file.
+    /// Drops the current and the saved object if the caller may no longer reach their exports, because the rules have changed.
+    /// The client may still give back what it holds on the current file.
     fn drop_unreachable(&mut self) {
         let is_reachable = |of: &CurrentObject| {
             let tag = of.object.map(|object| object.tag(self.export));
@@ -352,8 +352,8 @@ impl Compound<'_> {
     }
 }
 
-/// A suspended compound. It holds its slot. It never holds the turn of an owner (4.0): an operation takes one only on a thread that
-/// may block, and gives it back before it ends.
+/// A suspended compound. It holds its slot. It never holds the turn of an owner (4.0): an operation takes one only on a thread
+/// that may block, and gives it back before it ends.
 struct SuspendedCompound {
     held: Held<Arc<Nfs4>>,
     /// The place of the operation that would have blocked.

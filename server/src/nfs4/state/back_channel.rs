@@ -114,8 +114,8 @@ pub struct Send {
     pub sequence: u32,
     /// The number of the RPC program.
     pub program: u32,
-    /// The minor version of the compound that made the session. The session's callbacks are of that version, whatever its compounds
-    /// are (RFC 8881, section 19.2).
+    /// The minor version of the compound that made the session. The session's callbacks are of that version, whatever its
+    /// compounds are (RFC 8881, section 19.2).
     pub minor: u32,
     /// The credential that the client asked for.
     pub credential: EncodedAuth,
@@ -153,8 +153,8 @@ pub(super) struct BackChannel {
     /// The sequence number of the last callback that the client has received.
     sequence: u32,
     under_way: Option<UnderWay>,
-    /// The callback that had the next sequence number, if the client may have received it and did not answer. No other callback may
-    /// have that number (RFC 8881, section 2.10.6.1).
+    /// The callback that had the next sequence number, if the client may have received it and did not answer. No other callback
+    /// may have that number (RFC 8881, section 2.10.6.1).
     again: Option<Callback>,
     /// The connections that are bound to it.
     connections: Vec<u64>,
@@ -211,8 +211,8 @@ fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
     known.next()
 }
 
-/// Whether a callback still has to be sent. Meanwhile the delegation may have been returned, the copy cancelled, and nobody may be
-/// waiting for the answer any more.
+/// Whether a callback still has to be sent. Meanwhile the delegation may have been returned, the copy cancelled, and nobody may
+/// be waiting for the answer any more.
 fn is_due(callback: &Callback, delegations: &Delegations, copies: &Copies) -> bool {
     match callback {
         Callback::Offload { stateid, .. } => copies.has(key_of(stateid)),
@@ -472,8 +472,8 @@ impl State {
         }
     }
 
-    /// To be called every second or so. Sends again what clients asked to be sent again. A client that has not answered for a lease
-    /// is sent nothing more before it binds a connection anew.
+    /// To be called every second or so. Sends again what clients asked to be sent again. A client that has not answered for a
+    /// lease is sent nothing more before it binds a connection anew.
     pub(super) fn tick_callbacks(&mut self, now: Nanos) {
         self.calling.extend(std::mem::take(&mut self.later));
         let lease = self.limits.lease;

@@ -1,5 +1,5 @@
-//! Client ids and leases: which client has which id, whether it has restarted, and when it is gone (RFC 8881, sections 2.4, 18.35,
-//! 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
+//! Client ids and leases: which client has which id, whether it has restarted, and when it is gone (RFC 8881, sections 2.4,
+//! 18.35, 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -504,8 +504,8 @@ impl State {
         });
     }
 
-    /// Takes everything from clients whose leases are over and that `hold` something, until there is room. Those that have been silent
-    /// for longest lose it first, and `wants` never does.
+    /// Takes everything from clients whose leases are over and that `hold` something, until there is room. Those that have been
+    /// silent for longest lose it first, and `wants` never does.
     pub(super) fn expel_silent(
         &mut self,
         now: Nanos,

@@ -168,8 +168,8 @@ impl State {
         true
     }
 
-    /// Ends a copy, and tells its client. If anything was copied before a failure, that is a success: the client meets the failure
-    /// when it asks for the rest, as after a short WRITE.
+    /// Ends a copy, and tells its client. If anything was copied before a failure, that is a success: the client meets the
+    /// failure when it asks for the rest, as after a short WRITE.
     pub fn end_copy(&mut self, stateid: &StateId, status: Status) {
         let key = key_of(stateid);
         if !self.end_piece(stateid, 0) {

@@ -244,8 +244,8 @@ impl State {
         room.then_some(client).ok_or(WhyNone::Resource(false))
     }
 
-    /// Gives a delegation that [`State::may_delegate`] allows to a client. Returns its stateid, and whether the client is to return it
-    /// at once.
+    /// Gives a delegation that [`State::may_delegate`] allows to a client. Returns its stateid, and whether the client is to
+    /// return it at once.
     pub fn delegate(
         &mut self,
         now: Nanos,
@@ -285,8 +285,8 @@ impl State {
         Some((self.state_id(key, 1), !hears))
     }
 
-    /// Recalls the delegations of a file, except those of `by`, which wants to change it. Revokes those that were recalled a lease ago.
-    /// Returns true if there are no others any more.
+    /// Recalls the delegations of a file, except those of `by`, which wants to change it. Revokes those that were recalled a
+    /// lease ago. Returns true if there are no others any more.
     pub fn recall(&mut self, now: Nanos, file: ObjectId, by: Option<u32>) -> bool {
         for key in self.delegated_to_others(file, by) {
             if self.is_over(key.0, now) {
@@ -348,14 +348,15 @@ impl State {
         }
     }
 
-    /// Whether an open has to wait for delegations, which are then recalled. A client with a delegation need not ask to open the file.
-    /// One that does so has two views of the file, and only the other view has the delegation.
+    /// Whether an open has to wait for delegations, which are then recalled. A client with a delegation need not ask to open
+    /// the file. One that does so has two views of the file, and only the other view has the delegation.
     pub(super) fn open_waits(&mut self, now: Nanos, client: u32, wanted: &Wanted) -> bool {
         let file = wanted.file;
         let knows = wanted.reclaim || wanted.delegated;
         let writes = wanted.access & share_access::WRITE != 0;
         let has_writer = self.has_writer(file);
-        // A client that reads under a delegation does not tell the server, which therefore cannot tell whether the deny conflicts.
+        // A client that reads under a delegation does not tell the server, which therefore cannot tell whether the deny
+        // conflicts.
         let conflicts = writes || wanted.deny & share_deny::READ != 0 || has_writer;
         if conflicts && !self.recall(now, file, Some(client)) {
             return true;
@@ -371,8 +372,9 @@ impl State {
         self.has_writer(file)
     }
 
-    /// Whether other clients may have locked something of the file under delegations, without telling the server, that conflicts with
-    /// such a lock. Recalls these delegations (RFC 8881, section 10.4.2). Under a read delegation clients lock only for reading.
+    /// Whether other clients may have locked something of the file under delegations, without telling the server, that
+    /// conflicts with such a lock. Recalls these delegations (RFC 8881, section 10.4.2). Under a read delegation clients lock
+    /// only for reading.
     pub(super) fn may_be_locked_unseen(
         &mut self,
         now: Nanos,

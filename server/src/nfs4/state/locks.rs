@@ -306,8 +306,8 @@ impl State {
         }
     }
 
-    /// Unlocks all that some owners of a client have locked of a file, and forgets their stateids (`keys`). However many they are, this
-    /// goes through the ranges of the file once, and once more for each owner that waits.
+    /// Unlocks all that some owners of a client have locked of a file, and forgets their stateids (`keys`). However many they
+    /// are, this goes through the ranges of the file once, and once more for each owner that waits.
     pub(super) fn drop_all_locks(&mut self, client: u32, file: ObjectId, keys: &[Key]) {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let owners: HashSet<u64> = entries.map(|entry| entry.owner).collect();

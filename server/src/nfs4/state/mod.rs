@@ -50,7 +50,8 @@ pub struct StateLimits {
     pub sessions: usize,
     /// Stateids of a client, and also ranges that it has locked.
     pub states: usize,
-    /// Ranges that a client has locked in one file. Fewer than `file_ranges`, so that no client keeps the others from locking there.
+    /// Ranges that a client has locked in one file. Fewer than `file_ranges`, so that no client keeps the others from locking
+    /// there.
     pub ranges: usize,
     /// Stateids of all clients, and also ranges that they have locked.
     pub all_states: usize,
@@ -250,8 +251,8 @@ pub enum Record {
 pub struct Reclaiming {
     /// The client's identity.
     pub identity: Vec<u8>,
-    /// Whether it has delegations and may reclaim those too. It may not while it has not acknowledged that one was revoked: the file
-    /// may have changed since (RFC 8881, section 8.4.2.1).
+    /// Whether it has delegations and may reclaim those too. It may not while it has not acknowledged that one was revoked: the
+    /// file may have changed since (RFC 8881, section 8.4.2.1).
     pub delegations: bool,
 }
 
@@ -265,8 +266,8 @@ struct Grace {
     until: Nanos,
     /// The identities of the clients that may reclaim and have not said that they are done.
     waiting: HashSet<Vec<u8>>,
-    /// Those of them that may reclaim delegations, with the files of write delegations that they have not reclaimed yet. While there
-    /// are such clients, no file is changed, and nobody looks at these files.
+    /// Those of them that may reclaim delegations, with the files of write delegations that they have not reclaimed yet. While
+    /// there are such clients, no file is changed, and nobody looks at these files.
     delegated: HashMap<Vec<u8>, HashSet<ObjectId>>,
 }
 
@@ -322,8 +323,8 @@ pub struct State {
 }
 
 impl State {
-    /// Begins without clients. `boot` grows with each start of the server. The clients of `reclaiming` may reclaim for one lease from
-    /// `now` on.
+    /// Begins without clients. `boot` grows with each start of the server. The clients of `reclaiming` may reclaim for one
+    /// lease from `now` on.
     pub fn new(limits: StateLimits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
         let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
@@ -395,8 +396,8 @@ impl State {
         std::mem::take(&mut self.records)
     }
 
-    /// To be called every second or so. Removes clients that were never confirmed or that hold nothing once their leases are over,
-    /// and those with state after [`COURTESY`].
+    /// To be called every second or so. Removes clients that were never confirmed or that hold nothing once their leases are
+    /// over, and those with state after [`COURTESY`].
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);

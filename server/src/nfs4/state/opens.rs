@@ -1,5 +1,5 @@
-//! Opens and their stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2 and
-//! 16.16 to 16.19).
+//! Opens and their stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2
+//! and 16.16 to 16.19).
 
 use std::collections::BTreeSet;
 
@@ -178,8 +178,8 @@ impl State {
         })
     }
 
-    /// Forgets an open that its client is not told of, because OPEN has failed or brings a delegation instead. False: the open was
-    /// there before and stays.
+    /// Forgets an open that its client is not told of, because OPEN has failed or brings a delegation instead. False: the open
+    /// was there before and stays.
     pub fn take_back_open(&mut self, opened: &StateId) -> bool {
         let key = key_of(opened);
         let Some(entry) = self.entries.get(&key) else {
@@ -283,8 +283,8 @@ impl State {
         Ok(StateId::INVALID)
     }
 
-    /// Refuses to read or write data of a file unless the stateid allows it: the open must have that access; with a special stateid,
-    /// no share may deny it. Renews the lease in 4.0.
+    /// Refuses to read or write data of a file unless the stateid allows it: the open must have that access; with a special
+    /// stateid, no share may deny it. Renews the lease in 4.0.
     ///
     /// An open for writing also allows to read, because clients that write parts of pages read them (RFC 8881, section 9.1.2).
     pub fn io(
@@ -379,7 +379,8 @@ impl State {
         Ok(())
     }
 
-    /// The key of the open or locks that a stateid names. The stateid must be the latest, and of this file. Renews the lease in 4.0.
+    /// The key of the open or locks that a stateid names. The stateid must be the latest, and of this file. Renews the lease in
+    /// 4.0.
     pub(super) fn current_key(
         &mut self,
         now: Nanos,

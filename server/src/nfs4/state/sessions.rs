@@ -144,8 +144,8 @@ impl State {
         let fore = self.with_slots_left(now, number, fore)?;
         let id = self.session_id(number);
         let asks_back = args.flags & create_session_flag::BACK_CHANNEL != 0;
-        // The session has one even if the connection has ended meanwhile. Then SEQUENCE says that the path is down, and the client
-        // binds another connection.
+        // The session has one even if the connection has ended meanwhile. Then SEQUENCE says that the path is down, and the
+        // client binds another connection.
         let can_call_back = arrival.can_call_back && back.max_request >= CALLBACK_BYTES;
         let back_channel = match asks_back && can_call_back {
             true => {
@@ -467,8 +467,8 @@ impl State {
         })
     }
 
-    /// Ends the compound of a slot, and renews the client's lease as of `renewed`. Returns the slot, unless its session was destroyed
-    /// meanwhile.
+    /// Ends the compound of a slot, and renews the client's lease as of `renewed`. Returns the slot, unless its session was
+    /// destroyed meanwhile.
     fn end(&mut self, renewed: Nanos, slot: &Slot) -> Option<&mut SlotState> {
         let client = self.number(slot.client);
         if let Some(client) = client.and_then(|number| self.clients.get_mut(&number)) {
@@ -479,8 +479,9 @@ impl State {
         session.slots.get_mut(slot.number as usize)
     }
 
-    /// The compound of a slot was executed. Its reply is kept if the client asked for that or if it is short. A reply is not `whole`
-    /// if its data went another way, and cannot be kept. Renews the lease again: the compound may have taken longer than a lease.
+    /// The compound of a slot was executed. Its reply is kept if the client asked for that or if it is short. A reply is not
+    /// `whole` if its data went another way, and cannot be kept. Renews the lease again: the compound may have taken longer
+    /// than a lease.
     pub fn finish(&mut self, now: Nanos, slot: &Slot, reply: &[u8], whole: bool) {
         let keep = whole
             && if slot.cache {

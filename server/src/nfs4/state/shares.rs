@@ -1,5 +1,5 @@
-//! The opens of a file with their access and deny (RFC 8881, section 9.7). A file may have a million of them, so nothing here walks
-//! along all.
+//! The opens of a file with their access and deny (RFC 8881, section 9.7). A file may have a million of them, so nothing here
+//! walks along all.
 
 use std::collections::BTreeSet;
 

@@ -14,8 +14,8 @@ fn is_near(count: usize, most: usize) -> bool {
 }
 
 impl State {
-    /// The clients whose leases are over and that hold nothing but delegations. If there are nearly too many delegations: all clients
-    /// that hold some and whose leases are over.
+    /// The clients whose leases are over and that hold nothing but delegations. If there are nearly too many delegations: all
+    /// clients that hold some and whose leases are over.
     pub(in crate::nfs4::state) fn idle_with_delegations(&self, now: Nanos) -> Vec<u32> {
         let table = &self.delegations;
         let full = is_near(table.all.len(), self.limits.all_delegations);
@@ -27,8 +27,8 @@ impl State {
         holders.map(|(number, _)| *number).collect()
     }
 
-    /// Asks a client that has nearly as many delegations as it may have to return half of them. If there are nearly as many as there
-    /// may be of all, asks all clients.
+    /// Asks a client that has nearly as many delegations as it may have to return half of them. If there are nearly as many as
+    /// there may be of all, asks all clients.
     pub(super) fn ask_for_some(&mut self, now: Nanos, client: u32) {
         let table = &mut self.delegations;
         let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < INTERVAL);

@@ -1,5 +1,5 @@
-//! Delegations across a restart: what stable storage keeps of them, which clients may reclaim them, and what waits until they have
-//! (RFC 8881, sections 8.4.2.1 and 10.2.1).
+//! Delegations across a restart: what stable storage keeps of them, which clients may reclaim them, and what waits until they
+//! have (RFC 8881, sections 8.4.2.1 and 10.2.1).
 
 use std::collections::HashSet;
 
@@ -17,13 +17,14 @@ impl State {
         !self.grace.delegated.is_empty()
     }
 
-    /// The files that had a write delegation before the restart which has not been reclaimed yet. Their holders may have changed them.
+    /// The files that had a write delegation before the restart which has not been reclaimed yet. Their holders may have
+    /// changed them.
     pub fn awaited_files(&self) -> HashSet<ObjectId> {
         self.grace.delegated.values().flatten().copied().collect()
     }
 
-    /// Whether a client has to wait until such a file is reclaimed. A client that may itself reclaim does not wait, because it might
-    /// then be too late to reclaim.
+    /// Whether a client has to wait until such a file is reclaimed. A client that may itself reclaim does not wait, because it
+    /// might then be too late to reclaim.
     pub fn awaits(&self, file: ObjectId, by: Option<u64>) -> bool {
         let by = by.and_then(|id| self.clients.get(&self.number(id)?));
         let reclaims = by.is_some_and(|client| self.grace.waiting.contains(&client.identity));
@@ -31,8 +32,8 @@ impl State {
         !reclaims && delegated.any(|files| files.contains(&file))
     }
 
-    /// Refuses with RECLAIM_BAD a client that may not reclaim delegations: stable storage did not have it as a holder of some that
-    /// were not revoked, or changes may have begun since.
+    /// Refuses with RECLAIM_BAD a client that may not reclaim delegations: stable storage did not have it as a holder of some
+    /// that were not revoked, or changes may have begun since.
     pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         match self.grace.delegated.contains_key(&known.identity) {
@@ -85,8 +86,8 @@ impl State {
         }
     }
 
-    /// The files of write delegations, if they have changed since this was last called. They go to stable storage before the reply
-    /// that brings a delegation.
+    /// The files of write delegations, if they have changed since this was last called. They go to stable storage before the
+    /// reply that brings a delegation.
     pub fn take_named_files(&mut self) -> Option<NamedFiles> {
         std::mem::take(&mut self.named_files_changed).then(|| self.named_files.clone())
     }
@@ -96,7 +97,8 @@ impl State {
         self.named_files_changed = true;
     }
 
-    /// The client has reclaimed a delegation of the file. Other clients that look at the file recall it from now on, and do not wait.
+    /// The client has reclaimed a delegation of the file. Other clients that look at the file recall it from now on, and do not
+    /// wait.
     pub(super) fn has_reclaimed(&mut self, client: u32, file: ObjectId) {
         let identity = self.clients.get(&client).map(|known| &known.identity);
         let files = identity.and_then(|identity| self.grace.delegated.get_mut(identity));
