@@ -40,38 +40,11 @@ record! {
     }
 }
 
-/// Why SETCLIENTID failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetClientIdFailed<'a> {
-    /// [`Status::ClidInUse`], with the address of the client that uses the name.
-    InUse(NetAddress<'a>),
-    /// Any other reason.
-    Other(Status),
-}
-
-impl<'a, T: Encode> Encode for Result<T, SetClientIdFailed<'a>> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(SetClientIdFailed::InUse(address)) => {
-                Status::ClidInUse.encode(w);
-                address.encode(w);
-            }
-            Err(SetClientIdFailed::Other(status)) => status.encode(w),
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, SetClientIdFailed<'a>> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            Status::ClidInUse => Err(SetClientIdFailed::InUse(Decode::decode(r)?)),
-            status => Err(SetClientIdFailed::Other(status)),
-        })
+failure! {
+    /// Why SETCLIENTID failed.
+    pub enum SetClientIdFailed<'a> {
+        /// [`Status::ClidInUse`], with the address of the client that uses the name.
+        InUse(NetAddress<'a>) = ClidInUse,
     }
 }
 

@@ -18,13 +18,15 @@ enumeration! {
     }
 }
 
-/// `locker4`: whose lock it will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locker<'a> {
-    /// An owner new to this open.
-    New(OpenToLockOwner<'a>),
-    /// The owner of a lock of this open.
-    Existing(ExistingLockOwner),
+union! {
+    /// `locker4`: the owner of a lock.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Locker<'a> ("locker4") {
+        /// The owner of a lock of this open.
+        Existing(owner: ExistingLockOwner) = 0,
+        /// An owner that is new to this open.
+        New(owner: OpenToLockOwner<'a>) = 1,
+    }
 }
 
 record! {
@@ -50,31 +52,6 @@ record! {
         pub lock: StateId,
         /// Counts the lock owner's operations (4.0).
         pub lock_sequence: u32,
-    }
-}
-
-impl Encode for Locker<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::New(owner) => {
-                w.bool(true);
-                owner.encode(w);
-            }
-            Self::Existing(owner) => {
-                w.bool(false);
-                owner.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for Locker<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(if r.bool()? {
-            Self::New(Decode::decode(r)?)
-        } else {
-            Self::Existing(Decode::decode(r)?)
-        })
     }
 }
 
@@ -110,38 +87,11 @@ record! {
     }
 }
 
-/// Why LOCK or LOCKT failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockFailed<'a> {
-    /// [`Status::Denied`], with the lock that conflicts.
-    Denied(LockDenied<'a>),
-    /// Any other reason.
-    Other(Status),
-}
-
-impl<'a, T: Encode> Encode for Result<T, LockFailed<'a>> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(LockFailed::Denied(denied)) => {
-                Status::Denied.encode(w);
-                denied.encode(w);
-            }
-            Err(LockFailed::Other(status)) => status.encode(w),
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, LockFailed<'a>> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            Status::Denied => Err(LockFailed::Denied(Decode::decode(r)?)),
-            status => Err(LockFailed::Other(status)),
-        })
+failure! {
+    /// Why LOCK or LOCKT failed.
+    pub enum LockFailed<'a> {
+        /// [`Status::Denied`], with the lock that conflicts.
+        Denied(LockDenied<'a>) = Denied,
     }
 }
 

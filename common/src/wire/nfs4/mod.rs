@@ -8,6 +8,9 @@
 //! Operations for layouts (pNFS) and SET_SSV are known by their numbers alone: a server here refuses them, and a refusal
 //! ends the compound, so nobody needs to know where their arguments end.
 
+#[macro_use]
+mod failure;
+
 mod acl;
 mod attributes;
 mod bitmap;

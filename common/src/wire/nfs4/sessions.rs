@@ -4,7 +4,6 @@
 use super::security::CallbackSecurities;
 use super::types::{AtMostOne, ClientOwner, List, Opaque, SessionId, StateId, Time};
 use super::{Bitmap, Status};
-use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// The most stateids that decoders take in one TEST_STATEID.
 pub const MAX_STATE_IDS: u32 = 4096;
@@ -61,44 +60,16 @@ record! {
     }
 }
 
-/// `state_protect4_a`: how the client wants its state to be protected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StateProtection<'a> {
-    /// SP4_NONE
-    None,
-    /// SP4_MACH_CRED
-    MachineCredential(ProtectedOperations),
-    /// SP4_SSV
-    Ssv(SsvParameters<'a>),
-}
-
-impl Encode for StateProtection<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::None => w.u32(0),
-            Self::MachineCredential(operations) => {
-                w.u32(1);
-                operations.encode(w);
-            }
-            Self::Ssv(parameters) => {
-                w.u32(2);
-                parameters.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for StateProtection<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::None),
-            1 => Decode::decode(r).map(Self::MachineCredential),
-            2 => Decode::decode(r).map(Self::Ssv),
-            value => Err(XdrError::BadValue {
-                what: "state_protect_how4",
-                value,
-            }),
-        }
+union! {
+    /// `state_protect4_a`: how the client wants its state to be protected.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum StateProtection<'a> ("state_protect_how4") {
+        /// SP4_NONE
+        None = 0,
+        /// SP4_MACH_CRED
+        MachineCredential(operations: ProtectedOperations) = 1,
+        /// SP4_SSV
+        Ssv(parameters: SsvParameters<'a>) = 2,
     }
 }
 
@@ -130,37 +101,14 @@ record! {
     }
 }
 
-/// `state_protect4_r`: how the state is protected. The third way, SP4_SSV, is neither offered nor understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrantedProtection {
-    /// SP4_NONE
-    None,
-    /// SP4_MACH_CRED
-    MachineCredential(ProtectedOperations),
-}
-
-impl Encode for GrantedProtection {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::None => w.u32(0),
-            Self::MachineCredential(operations) => {
-                w.u32(1);
-                operations.encode(w);
-            }
-        }
-    }
-}
-
-impl Decode<'_> for GrantedProtection {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::None),
-            1 => Decode::decode(r).map(Self::MachineCredential),
-            value => Err(XdrError::BadValue {
-                what: "state_protect_how4",
-                value,
-            }),
-        }
+union! {
+    /// `state_protect4_r`: how the state is protected. The third way, SP4_SSV, is neither offered nor understood.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum GrantedProtection ("state_protect_how4") {
+        /// SP4_NONE
+        None = 0,
+        /// SP4_MACH_CRED
+        MachineCredential(operations: ProtectedOperations) = 1,
     }
 }
 

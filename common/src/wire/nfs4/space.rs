@@ -41,47 +41,16 @@ record! {
     }
 }
 
-/// `netloc4`: a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetLocation<'a> {
-    /// By name.
-    Name(Opaque<'a>),
-    /// By URL.
-    Url(Opaque<'a>),
-    /// By address.
-    Address(NetAddress<'a>),
-}
-
-impl Encode for NetLocation<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Name(name) => {
-                w.u32(1);
-                name.encode(w);
-            }
-            Self::Url(url) => {
-                w.u32(2);
-                url.encode(w);
-            }
-            Self::Address(address) => {
-                w.u32(3);
-                address.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for NetLocation<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            1 => Opaque::decode(r).map(Self::Name),
-            2 => Opaque::decode(r).map(Self::Url),
-            3 => NetAddress::decode(r).map(Self::Address),
-            value => Err(XdrError::BadValue {
-                what: "netloc_type4",
-                value,
-            }),
-        }
+union! {
+    /// `netloc4`: a server.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum NetLocation<'a> ("netloc_type4") {
+        /// By name.
+        Name(name: Opaque<'a>) = 1,
+        /// By URL.
+        Url(url: Opaque<'a>) = 2,
+        /// By address.
+        Address(address: NetAddress<'a>) = 3,
     }
 }
 
@@ -145,38 +114,11 @@ record! {
     }
 }
 
-/// Why COPY failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyFailed {
-    /// [`Status::OffloadNoReqs`], with what the server can do.
-    Requirements(CopyRequirements),
-    /// Any other reason.
-    Other(Status),
-}
-
-impl<T: Encode> Encode for Result<T, CopyFailed> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(CopyFailed::Requirements(requirements)) => {
-                Status::OffloadNoReqs.encode(w);
-                requirements.encode(w);
-            }
-            Err(CopyFailed::Other(status)) => status.encode(w),
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, CopyFailed> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            Status::OffloadNoReqs => Err(CopyFailed::Requirements(Decode::decode(r)?)),
-            status => Err(CopyFailed::Other(status)),
-        })
+failure! {
+    /// Why COPY failed.
+    pub enum CopyFailed {
+        /// [`Status::OffloadNoReqs`], with what the server can do.
+        Requirements(CopyRequirements) = OffloadNoReqs,
     }
 }
 
@@ -340,38 +282,14 @@ impl<'a> Decode<'a> for Data<'a> {
     }
 }
 
-/// `read_plus_content`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content<'a> {
-    /// Data from this offset on.
-    Data(u64, Data<'a>),
-    /// A hole from this offset on, of so many bytes.
-    Hole(u64, u64),
-}
-
-impl Encode for Content<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Data(offset, data) => {
-                ContentType::Data.encode(w);
-                w.u64(*offset);
-                data.encode(w);
-            }
-            Self::Hole(offset, length) => {
-                ContentType::Hole.encode(w);
-                w.u64(*offset);
-                w.u64(*length);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for Content<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match ContentType::decode(r)? {
-            ContentType::Data => Self::Data(r.u64()?, Data::decode(r)?),
-            ContentType::Hole => Self::Hole(r.u64()?, r.u64()?),
-        })
+union! {
+    /// `read_plus_content`, by [`ContentType`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Content<'a> ("data_content4") {
+        /// Data from this offset on.
+        Data(offset: u64, data: Data<'a>) = 0,
+        /// A hole from this offset on, of so many bytes.
+        Hole(offset: u64, length: u64) = 1,
     }
 }
 

@@ -142,37 +142,14 @@ impl Decode<'_> for Time {
     }
 }
 
-/// `settime4`: what a time is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTime {
-    /// The server's time.
-    ServerTime,
-    /// This.
-    To(Time),
-}
-
-impl Encode for SetTime {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::ServerTime => w.u32(0),
-            Self::To(time) => {
-                w.u32(1);
-                time.encode(w);
-            }
-        }
-    }
-}
-
-impl Decode<'_> for SetTime {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::ServerTime),
-            1 => Time::decode(r).map(Self::To),
-            value => Err(XdrError::BadValue {
-                what: "time_how4",
-                value,
-            }),
-        }
+union! {
+    /// `settime4`: what a time is set to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SetTime ("time_how4") {
+        /// The server's time.
+        ServerTime = 0,
+        /// This time.
+        To(time: Time) = 1,
     }
 }
 
