@@ -27,7 +27,7 @@ enumeration! {
         NamedAttributes = 7,
         /// File system. Required.
         FsId = 8,
-        /// No object has two handles. Required.
+        /// No object has two file handles. Required.
         UniqueHandles = 9,
         /// Lease. Required.
         LeaseTime = 10,
@@ -105,7 +105,7 @@ enumeration! {
         System = 46,
         /// Last access.
         TimeAccess = 47,
-        /// To set it.
+        /// Sets the attribute before this one.
         TimeAccessSet = 48,
         /// Last backup.
         TimeBackup = 49,
@@ -117,7 +117,7 @@ enumeration! {
         TimeMetadata = 52,
         /// Last change of the data.
         TimeModify = 53,
-        /// To set it.
+        /// Sets the attribute before this one.
         TimeModifySet = 54,
         /// Number of the directory that is mounted upon.
         MountedOnFileId = 55,
@@ -135,7 +135,7 @@ enumeration! {
         FsStatus = 61,
         /// Layouts of the file system (4.1).
         FsLayoutTypes = 62,
-        /// A wish for a layout (4.1).
+        /// The layout that the client would like (4.1).
         LayoutHint = 63,
         /// Layouts of the file (4.1).
         LayoutTypes = 64,
@@ -149,21 +149,21 @@ enumeration! {
         MdsThreshold = 68,
         /// Retention (4.1).
         RetentionGet = 69,
-        /// To set it.
+        /// Sets the attribute before this one.
         RetentionSet = 70,
         /// Retention on an event (4.1).
         RetentionEventGet = 71,
-        /// To set it.
+        /// Sets the attribute before this one.
         RetentionEventSet = 72,
         /// Administrative retention (4.1).
         RetentionHold = 73,
-        /// To set a part of the mode (4.1).
+        /// Sets a part of the mode (4.1).
         ModeSetMasked = 74,
         /// Attributes that an exclusive creation can set (4.1). Required there.
         SupportedExclusiveCreate = 75,
         /// Character sets of names (4.1).
         FsCharsetCapabilities = 76,
-        /// What CLONE's ranges are multiples of (4.2).
+        /// The size of which the ranges of CLONE must be multiples (4.2).
         CloneBlockSize = 77,
         /// Bytes that a removal would free (4.2).
         SpaceFreed = 78,
@@ -171,11 +171,11 @@ enumeration! {
         ChangeAttributeType = 79,
         /// Security label (4.2).
         SecurityLabel = 80,
-        /// The mode of what is made and the umask for it (4.2, RFC 8275).
+        /// The mode and the umask of a new object (4.2, RFC 8275).
         ModeUmask = 81,
         /// There are extended attributes (4.2, RFC 8276).
         XattrSupport = 82,
-        /// What OPEN takes (4.2, RFC 9754).
+        /// The arguments that OPEN supports (4.2, RFC 9754).
         OpenArguments = 86,
     }
 }
@@ -191,7 +191,7 @@ impl Attribute {
     }
 }
 
-/// Attributes that can be set but not read. To ask for one is [`Status::Inval`].
+/// Attributes that can be set but not read. Asking for one fails with [`Status::Inval`].
 pub const WRITE_ONLY: Bitmap = Bitmap::of(&[
     Attribute::TimeAccessSet,
     Attribute::TimeModifySet,
@@ -202,8 +202,8 @@ pub const WRITE_ONLY: Bitmap = Bitmap::of(&[
     Attribute::ModeUmask,
 ]);
 
-/// Attributes that a minor version knows of. A server takes those of [`READABLE`] and [`super::SETTABLE`] in it that
-/// its store supports.
+/// The attributes of a minor version. A server supports those of them that are in [`READABLE`] or [`super::SETTABLE`] and that
+/// its store has.
 pub fn known_in(minor_version: u32) -> Bitmap {
     let known = Attribute::ALL.iter().copied();
     known
@@ -211,10 +211,10 @@ pub fn known_in(minor_version: u32) -> Bitmap {
         .fold(Bitmap::EMPTY, |set, attribute| set.with(attribute.code()))
 }
 
-/// Checks what GETATTR or READDIR asks for. What is not supported is passed over by both.
+/// Checks the attributes that GETATTR or READDIR asks for. Both ignore attributes that are not supported.
 ///
 /// # Errors
-/// [`Status::Inval`] where a write-only attribute is asked for.
+/// [`Status::Inval`] if one can only be set.
 pub fn check_asked(asked: &Bitmap) -> Result<(), Status> {
     if asked.and(&WRITE_ONLY).is_empty() {
         Ok(())
@@ -226,41 +226,41 @@ pub fn check_asked(asked: &Bitmap) -> Result<(), Status> {
 enumeration! {
     /// `change_attr_type4` (RFC 7862, section 12.2.3): how `change` changes.
     pub enum ChangeType ("change_attr_type4") {
-        /// Grows.
+        /// It grows.
         MonotonicIncrease = 0,
-        /// Grows by one with each change.
+        /// It grows by one with each change.
         VersionCounter = 1,
-        /// The same, layouts apart.
+        /// The same, but for changes through layouts.
         VersionCounterNoPnfs = 2,
-        /// Is the time of the last change of the attributes.
+        /// It is the time of the last change of the attributes.
         TimeMetadata = 3,
-        /// Nothing is promised.
+        /// It changes, and nothing more is known.
         Undefined = 4,
     }
 }
 
 record! {
-    /// `open_arguments4` (RFC 9754): which values the arguments of OPEN may have, by their numbers. Flags go by the numbers of their
-    /// bits, and wishes for delegations by their values shifted to the right by eight.
+    /// `open_arguments4` (RFC 9754): which values the arguments of OPEN may have, by their numbers. Flags go by the numbers of
+    /// their bits, and wishes for delegations by their values shifted to the right by eight.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct OpenArguments {
-        /// Of the access.
+        /// Bits of [`super::share_access`] that are access.
         pub share_access: Bitmap,
-        /// Of what is denied to others.
+        /// Values of [`super::share_deny`].
         pub share_deny: Bitmap,
-        /// Of the wishes for delegations.
+        /// What clients can want besides, of [`super::share_access`].
         pub wants: Bitmap,
-        /// Of the claims.
+        /// Kinds of [`super::Claim`].
         pub claims: Bitmap,
-        /// Of the ways to make a file.
+        /// Kinds of [`super::CreateHow`].
         pub creations: Bitmap,
     }
 }
 
-/// The struct, and what goes through its fields in the order of their numbers.
+/// Declares the struct, and encodes and decodes its fields in the order of their numbers.
 macro_rules! attributes {
     ($($(#[$meta:meta])* $field:ident: $type:ty = $attribute:ident,)*) => {
-        /// Attributes of an object as far as they are known. What is `None` is not supported.
+        /// The attributes of an object. `None`: not supported.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Attributes<'a> {
             $($(#[$meta])* pub $field: Option<$type>,)*
@@ -270,7 +270,7 @@ macro_rules! attributes {
         pub const READABLE: Bitmap = Bitmap::of(&[$(Attribute::$attribute,)*]);
 
         impl<'a> Attributes<'a> {
-            /// The attributes that are there.
+            /// The attributes that have a value.
             pub fn mask(&self) -> Bitmap {
                 let mut mask = Bitmap::EMPTY;
                 $(if self.$field.is_some() {
@@ -279,7 +279,7 @@ macro_rules! attributes {
                 mask
             }
 
-            /// Writes those values of `mask` that are there, without length.
+            /// Writes the values that are in `mask`, without their length.
             fn encode_values(&self, mask: &Bitmap, w: &mut Writer<'_>) {
                 $(if let Some(value) = &self.$field
                     && mask.contains(Attribute::$attribute)
@@ -300,11 +300,11 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// Attributes that the server knows of this object, those to set included.
+    /// The attributes of this object that can be read or set.
     supported: Bitmap = SupportedAttributes,
     /// Type.
     kind: FileType = Type,
-    /// When file handles expire: 0 where they never do.
+    /// When file handles expire. 0: never.
     fh_expire_type: u32 = FhExpireType,
     /// Changes with each change of the data or the attributes.
     change: u64 = Change,
@@ -318,11 +318,11 @@ attributes! {
     named_attributes: bool = NamedAttributes,
     /// File system.
     fsid: FsId = FsId,
-    /// Two handles are two objects.
+    /// No object has two file handles.
     unique_handles: bool = UniqueHandles,
-    /// Seconds of a lease.
+    /// The length of a lease in seconds.
     lease_time: u32 = LeaseTime,
-    /// Why an entry of READDIR has no other attributes; [`Status::Ok`] elsewhere.
+    /// Why an entry of READDIR has no other attributes. [`Status::Ok`]: it has them.
     read_error: Status = ReadAttributeError,
     /// Access control list.
     acl: Acl<'a> = Acl,
@@ -374,7 +374,7 @@ attributes! {
     quota_available_soft: u64 = QuotaAvailableSoft,
     /// Bytes that count for the owner's quota.
     quota_used: u64 = QuotaUsed,
-    /// Of devices.
+    /// The numbers of a device.
     device: Device = RawDevice,
     /// Bytes of the file system that the caller can use.
     space_available: u64 = SpaceAvailable,
@@ -394,17 +394,17 @@ attributes! {
     time_metadata: Time = TimeMetadata,
     /// Last change of the data.
     time_modify: Time = TimeModify,
-    /// The number that the parent directory's READDIR says where something is mounted here; else `fileid`.
+    /// The file number of the directory on which this one is mounted. For all other objects `fileid`.
     mounted_on_fileid: u64 = MountedOnFileId,
     /// Discretionary part of the list (4.1).
     dacl: Acl41<'a> = Dacl,
-    /// Layout types (4.1): none where there is no pNFS.
+    /// Layout types (4.1). Empty without pNFS.
     fs_layout_types: List<u32, 16> = FsLayoutTypes,
     /// Attributes that an exclusive creation can set (4.1).
     supported_exclusive_create: Bitmap = SupportedExclusiveCreate,
     /// 1: names need not be UTF-8, 2: the server refuses others (4.1).
     fs_charset_capabilities: u32 = FsCharsetCapabilities,
-    /// What CLONE's ranges are multiples of, in bytes (4.2).
+    /// The size in bytes of which the ranges of CLONE must be multiples (4.2).
     clone_block_size: u32 = CloneBlockSize,
     /// Bytes that a removal would free (4.2).
     space_freed: u64 = SpaceFreed,
@@ -412,12 +412,12 @@ attributes! {
     change_type: ChangeType = ChangeAttributeType,
     /// The object can have extended attributes (4.2).
     xattr_support: bool = XattrSupport,
-    /// What OPEN takes (4.2).
+    /// The arguments that OPEN supports (4.2).
     open_arguments: OpenArguments = OpenArguments,
 }
 
 impl<'a> Attributes<'a> {
-    /// Writes a `fattr4` of those attributes that are asked for and there.
+    /// Writes a `fattr4` of the attributes that are asked for and have a value.
     pub fn encode_asked(&self, asked: &Bitmap, w: &mut Writer<'_>) {
         let mask = self.mask().and(asked);
         mask.encode(w);
@@ -435,7 +435,7 @@ impl<'a> Attributes<'a> {
     /// Reads a `fattr4`.
     ///
     /// # Errors
-    /// [`Status::AttrNotSupp`] where an attribute is not of [`READABLE`], [`Status::BadXdr`] where the values are none.
+    /// [`Status::AttrNotSupp`] if an attribute is not in [`READABLE`], [`Status::BadXdr`] if the values cannot be decoded.
     pub fn parse(raw: &RawAttributes<'a>) -> Result<Self, Status> {
         if !raw.mask.without(&READABLE).is_empty() {
             return Err(Status::AttrNotSupp);
@@ -447,10 +447,10 @@ impl<'a> Attributes<'a> {
         Ok(attributes)
     }
 
-    /// Whether the object has these attributes, for VERIFY and NVERIFY: compares the encoded bytes.
+    /// Whether the object has these attributes, for VERIFY and NVERIFY. Compares the encoded bytes.
     ///
     /// # Errors
-    /// [`Status::Inval`] where one cannot be read or is `rdattr_error`, [`Status::AttrNotSupp`] where one is not there.
+    /// [`Status::Inval`] if one cannot be read or is `rdattr_error`, [`Status::AttrNotSupp`] if one has no value here.
     pub fn matches(&self, theirs: &RawAttributes<'_>) -> Result<bool, Status> {
         check_asked(&theirs.mask)?;
         if theirs.mask.contains(Attribute::ReadAttributeError) {
@@ -465,7 +465,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// All that are there.
+/// All that have a value.
 impl Encode for Attributes<'_> {
     fn encode(&self, w: &mut Writer<'_>) {
         self.encode_asked(&READABLE, w);

@@ -59,15 +59,15 @@ record! {
     /// LOCK
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LockArgs<'a> {
-        /// How.
+        /// The type of the lock.
         pub kind: LockType,
-        /// The client held it before the server started anew.
+        /// Whether the client held the lock before the server restarted.
         pub reclaim: bool,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
-        /// Whose.
+        /// Its owner.
         pub locker: Locker<'a>,
     }
 }
@@ -76,13 +76,13 @@ record! {
     /// `LOCK4denied`: a lock that conflicts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LockDenied<'a> {
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
-        /// How.
+        /// The type of the lock.
         pub kind: LockType,
-        /// Whose.
+        /// Its owner.
         pub owner: StateOwner<'a>,
     }
 }
@@ -99,13 +99,13 @@ record! {
     /// LOCKT
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LockTestArgs<'a> {
-        /// How.
+        /// The type of the lock.
         pub kind: LockType,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
-        /// Whose it would be.
+        /// The owner that the lock would have.
         pub owner: StateOwner<'a>,
     }
 }
@@ -114,15 +114,15 @@ record! {
     /// LOCKU
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct UnlockArgs {
-        /// Means nothing.
+        /// Ignored.
         pub kind: LockType,
         /// Counts the lock owner's operations (4.0).
         pub sequence: u32,
         /// The owner's locks of the file.
         pub lock: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
     }
 }

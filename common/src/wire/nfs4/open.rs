@@ -13,9 +13,9 @@ pub mod share_access {
     pub const WRITE: u32 = 2;
     /// Both.
     pub const BOTH: u32 = 3;
-    /// The bits of the wish for a delegation (4.1); one of the next six values.
+    /// The bits that say which delegation the client wants (4.1): one of the next six values.
     pub const WANT_MASK: u32 = 0xff00;
-    /// Whatever the server likes.
+    /// The server chooses.
     pub const WANT_NO_PREFERENCE: u32 = 0;
     /// A read delegation.
     pub const WANT_READ: u32 = 0x100;
@@ -25,15 +25,15 @@ pub mod share_access {
     pub const WANT_ANY: u32 = 0x300;
     /// None.
     pub const WANT_NONE: u32 = 0x400;
-    /// None any more.
+    /// Cancels an earlier request.
     pub const WANT_CANCEL: u32 = 0x500;
-    /// Tell when there is room for it (4.1).
+    /// The server signals later if it has room for a delegation (4.1).
     pub const SIGNAL_WHEN_AVAILABLE: u32 = 0x1_0000;
-    /// Hand it over when nobody conflicts (4.1).
+    /// The server pushes a delegation later if nobody conflicts (4.1).
     pub const PUSH_WHEN_UNCONTENDED: u32 = 0x2_0000;
-    /// A delegation that keeps the times too (4.2, RFC 9754).
+    /// A delegation of timestamps (4.2, RFC 9754).
     pub const DELEGATION_TIMESTAMPS: u32 = 0x10_0000;
-    /// With a delegation, no stateid of the open (4.2, RFC 9754).
+    /// A delegation instead of an open (4.2, RFC 9754).
     pub const OPEN_XOR_DELEGATION: u32 = 0x20_0000;
 }
 
@@ -53,11 +53,11 @@ pub mod share_deny {
 pub mod open_result {
     /// The client has to send OPEN_CONFIRM (4.0).
     pub const CONFIRM: u32 = 0x02;
-    /// Locks are as those of POSIX.
+    /// Locks behave as in POSIX.
     pub const LOCKTYPE_POSIX: u32 = 0x04;
     /// The file stays while it is open, even if it is removed (4.1).
     pub const PRESERVE_UNLINKED: u32 = 0x08;
-    /// Nothing is open: there is a delegation instead, and no stateid of the open (4.2, RFC 9754).
+    /// There is a delegation instead of an open (4.2, RFC 9754).
     pub const NO_OPEN_STATEID: u32 = 0x10;
     /// CB_NOTIFY_LOCK may come (4.1).
     pub const MAY_NOTIFY_LOCK: u32 = 0x20;
@@ -123,11 +123,11 @@ record! {
         pub share_access: u32,
         /// Bits of [`share_deny`].
         pub share_deny: u32,
-        /// Whose.
+        /// The owner of the open.
         pub owner: StateOwner<'a>,
-        /// `openflag4`: how to make the file; with `None`, it has to be there.
+        /// `openflag4`: how to make the file. `None`: the file must be there.
         pub create: Option<CreateHow<'a>>,
-        /// Which file, and by what right.
+        /// The file, and the delegation by which it is opened.
         pub claim: Claim<'a>,
     }
 }
@@ -174,9 +174,9 @@ record! {
     pub struct ReadDelegation<'a> {
         /// The delegation.
         pub state: StateId,
-        /// It is being recalled already.
+        /// Whether it is already recalled.
         pub recall: bool,
-        /// Who may read without asking.
+        /// The users who may open the file for reading without ACCESS.
         pub permissions: Ace<'a>,
     }
 }
@@ -187,11 +187,11 @@ record! {
     pub struct WriteDelegation<'a> {
         /// The delegation.
         pub state: StateId,
-        /// It is being recalled already.
+        /// Whether it is already recalled.
         pub recall: bool,
         /// How much the client may keep to itself.
         pub space_limit: SpaceLimit,
-        /// Who may use it without asking.
+        /// The users who may open the file without ACCESS.
         pub permissions: Ace<'a>,
     }
 }
@@ -212,18 +212,18 @@ union! {
 }
 
 record! {
-    /// What OPEN opened.
+    /// An open file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenOk<'a> {
         /// The open.
         pub state: StateId,
-        /// What happened to the directory.
+        /// The change attributes of the directory.
         pub directory: ChangeInfo,
         /// Bits of [`open_result`].
         pub flags: u32,
         /// The attributes that were set.
         pub set: Bitmap,
-        /// A delegation that came with it.
+        /// The delegation that comes with it.
         pub delegation: Delegation<'a>,
     }
 }
@@ -282,7 +282,7 @@ record! {
     /// WANT_DELEGATION (4.1)
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WantDelegationArgs {
-        /// A wish of [`share_access`].
+        /// A `WANT` value of [`share_access`].
         pub want: u32,
         /// By what right.
         pub claim: DelegationClaim,
@@ -293,17 +293,17 @@ record! {
     /// GET_DIR_DELEGATION (4.1)
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GetDirDelegationArgs {
-        /// Tell when there is room for it.
+        /// Whether the server is to signal when it has room for one.
         pub signal_when_available: bool,
         /// Notifications that the client wants.
         pub notifications: Bitmap,
-        /// How late changes of entries may be told.
+        /// The longest delay of notifications about entries.
         pub child_delay: Time,
-        /// How late changes of the directory may be told.
+        /// The longest delay of notifications about the directory.
         pub directory_delay: Time,
-        /// Attributes of entries to be told.
+        /// Attributes of entries that notifications carry.
         pub child_attributes: Bitmap,
-        /// Attributes of the directory to be told.
+        /// Attributes of the directory that notifications carry.
         pub directory_attributes: Bitmap,
     }
 }
@@ -323,15 +323,15 @@ record! {
     /// `GET_DIR_DELEGATION4resok`
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct GrantedDirDelegation {
-        /// Goes with the cookies of READDIR.
+        /// The verifier of READDIR's cookies.
         pub verifier: Verifier,
         /// The delegation.
         pub state: StateId,
         /// Notifications that will come.
         pub notifications: Bitmap,
-        /// Attributes of entries that will be told.
+        /// Attributes of entries that notifications will carry.
         pub child_attributes: Bitmap,
-        /// Attributes of the directory that will be told.
+        /// Attributes of the directory that notifications will carry.
         pub directory_attributes: Bitmap,
     }
 }

@@ -9,7 +9,7 @@ record! {
     /// `mode_masked4` (RFC 8881, section 6.2.4): a part of the mode.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ModeMasked {
-        /// The bits' values.
+        /// The values of the bits.
         pub value: u32,
         /// The bits to change.
         pub mask: u32,
@@ -17,20 +17,20 @@ record! {
 }
 
 record! {
-    /// `mode_umask4` (RFC 8275, section 3.1): how the mode of a new object comes about.
+    /// `mode_umask4` (RFC 8275, section 3.1): the mode and the umask of a new object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ModeUmask {
         /// The mode asked for.
         pub mode: u32,
-        /// Bits to take from it, unless the directory has a list that is inherited.
+        /// Bits to take from the mode, unless the object inherits an access control list.
         pub umask: u32,
     }
 }
 
-/// The struct, and what goes through its fields in the order of their numbers.
+/// Declares the struct, and encodes and decodes its fields in the order of their numbers.
 macro_rules! settable {
     ($($(#[$meta:meta])* $field:ident: $type:ty = $attribute:ident,)*) => {
-        /// The attributes to set; what is `None` stays.
+        /// The attributes to set. `None`: stays as it is.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct SetAttributes<'a> {
             $($(#[$meta])* pub $field: Option<$type>,)*
@@ -40,7 +40,7 @@ macro_rules! settable {
         pub const SETTABLE: Bitmap = Bitmap::of(&[$(Attribute::$attribute,)*]);
 
         impl<'a> SetAttributes<'a> {
-            /// The attributes that are there: what SETATTR, CREATE and OPEN return where all have been set.
+            /// The attributes that have a value. SETATTR, CREATE and OPEN return this if all were set.
             pub fn mask(&self) -> Bitmap {
                 let mut mask = Bitmap::EMPTY;
                 $(if self.$field.is_some() {
@@ -88,13 +88,13 @@ settable! {
     dacl: Acl41<'a> = Dacl,
     /// A part of the mode (4.1).
     mode_masked: ModeMasked = ModeSetMasked,
-    /// How the mode of a new object comes about (4.2); SETATTR answers it with [`Status::Inval`].
+    /// The mode and the umask of a new object (4.2). SETATTR refuses it with [`Status::Inval`].
     mode_umask: ModeUmask = ModeUmask,
 }
 
 impl<'a> SetAttributes<'a> {
-    /// Reads what a client wants to set. `supported` is what the object's `supported_attrs` says, or, for an exclusive
-    /// creation, its `suppattr_exclcreat`.
+    /// Reads the attributes that a client wants to set. `supported` is the object's attribute `supported_attrs`; for an exclusive
+    /// creation it is `suppattr_exclcreat`.
     ///
     /// # Errors
     /// - [`Status::AttrNotSupp`]: an attribute is not supported.

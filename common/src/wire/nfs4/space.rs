@@ -17,7 +17,7 @@ record! {
     pub struct RangeArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
         /// Length in bytes.
         pub length: u64,
@@ -28,15 +28,15 @@ record! {
     /// CLONE, from the saved to the current file handle.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CloneArgs {
-        /// Of the source.
+        /// The stateid of the source.
         pub source: StateId,
-        /// Of the destination.
+        /// The stateid of the destination.
         pub destination: StateId,
-        /// First byte of the source.
+        /// The first byte of the source.
         pub source_offset: u64,
-        /// First byte of the destination.
+        /// The first byte of the destination.
         pub destination_offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u64,
     }
 }
@@ -58,21 +58,21 @@ record! {
     /// COPY, from the saved to the current file handle.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CopyArgs<'a> {
-        /// Of the source.
+        /// The stateid of the source.
         pub source: StateId,
-        /// Of the destination.
+        /// The stateid of the destination.
         pub destination: StateId,
-        /// First byte of the source.
+        /// The first byte of the source.
         pub source_offset: u64,
-        /// First byte of the destination.
+        /// The first byte of the destination.
         pub destination_offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u64,
-        /// In order.
+        /// Whether the bytes are copied in order.
         pub consecutive: bool,
-        /// Before the reply.
+        /// Whether the copy is over with the reply.
         pub synchronous: bool,
-        /// The server of the source; none where it is this one.
+        /// The addresses of the source's server. Empty: this server.
         pub source_servers: List<NetLocation<'a>, MAX_SERVERS>,
     }
 }
@@ -81,11 +81,11 @@ record! {
     /// `write_response4`: what COPY or WRITE_SAME wrote.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WriteResponse {
-        /// The copy that goes on; none where it is done.
+        /// The stateid of a copy that goes on. None: the copy is over.
         pub callback: AtMostOne<StateId>,
         /// Bytes written.
         pub count: u64,
-        /// How far they got.
+        /// How stable they are.
         pub committed: Stable,
         /// Changes whenever unstable data may have been lost.
         pub verifier: Verifier,
@@ -96,20 +96,20 @@ record! {
     /// `copy_requirements4`: how a copy is done.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CopyRequirements {
-        /// In order.
+        /// Whether the bytes are copied in order.
         pub consecutive: bool,
-        /// Before the reply.
+        /// Whether the copy is over with the reply.
         pub synchronous: bool,
     }
 }
 
 record! {
-    /// What COPY did, or has begun.
+    /// A copy that is over, or has begun.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CopyOk {
         /// What was written.
         pub response: WriteResponse,
-        /// How.
+        /// How it is done.
         pub requirements: CopyRequirements,
     }
 }
@@ -126,7 +126,7 @@ record! {
     /// COPY_NOTIFY
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CopyNotifyArgs<'a> {
-        /// Of the source.
+        /// The stateid of the source.
         pub source: StateId,
         /// The server that will read it.
         pub destination: NetLocation<'a>,
@@ -137,11 +137,11 @@ record! {
     /// What the destination needs to read the source.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CopyNotifyOk<'a> {
-        /// How long it is good for.
+        /// How long the destination may read.
         pub lease: Time,
-        /// What the destination reads with.
+        /// The stateid with which the destination reads.
         pub state: StateId,
-        /// Where it reads.
+        /// The addresses at which it reads.
         pub source_servers: List<NetLocation<'a>, MAX_SERVERS>,
     }
 }
@@ -178,11 +178,11 @@ record! {
     pub struct IoAdviseArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u64,
-        /// Of [`io_advice`].
+        /// Numbers of [`io_advice`].
         pub hints: Bitmap,
     }
 }
@@ -193,7 +193,7 @@ record! {
     pub struct OffloadStatusOk {
         /// Bytes copied.
         pub count: u64,
-        /// What became of it, once it is through.
+        /// How the copy ended, if it has.
         pub complete: AtMostOne<Status>,
     }
 }
@@ -214,7 +214,7 @@ record! {
     pub struct SeekArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// Where to begin.
+        /// The byte at which to begin.
         pub offset: u64,
         /// What to look for.
         pub what: ContentType,
@@ -225,9 +225,9 @@ record! {
     /// What SEEK found.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SeekOk {
-        /// The end of the file.
+        /// Whether nothing was found before the end of the file.
         pub eof: bool,
-        /// Where.
+        /// The first byte of what was found.
         pub offset: u64,
     }
 }
@@ -238,15 +238,15 @@ record! {
     pub struct DataBlock<'a> {
         /// First byte in the file.
         pub offset: u64,
-        /// Bytes of a block.
+        /// The length of a block in bytes.
         pub block_size: u64,
-        /// Blocks.
+        /// The number of blocks.
         pub block_count: u64,
-        /// Where in a block its number stands.
+        /// The offset of a block's number in the block.
         pub number_offset: u64,
         /// The first block's number.
         pub number: u32,
-        /// Where in a block the pattern stands.
+        /// The offset of the pattern in a block.
         pub pattern_offset: u64,
         /// The pattern.
         pub pattern: Data<'a>,
@@ -259,7 +259,7 @@ record! {
     pub struct WriteSameArgs<'a> {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// How far the data shall get before the reply.
+        /// How stable the data have to be before the reply.
         pub stable: Stable,
         /// What to write.
         pub block: DataBlock<'a>,
@@ -297,7 +297,7 @@ record! {
     /// What READ_PLUS read. A server writes it in place with [`ReadPlusReply`].
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ReadPlusOk<'a> {
-        /// The last byte is the last of the file, or the offset is behind that.
+        /// Whether the file ends with the last byte, or before the offset.
         pub eof: bool,
         /// Data and holes, ascending.
         pub contents: List<Content<'a>, MAX_CONTENTS>,
@@ -330,14 +330,13 @@ impl<'w, 'v> ReadPlusReply<'w, 'v> {
         self.contents += 1;
     }
 
-    /// Adds data: room for `max` bytes, which `fill` fills and says how many it has. Where that is none, nothing is
-    /// added.
+    /// Adds data. `fill` gets room for `max` bytes and returns how many it has filled. If it fills none, nothing is added.
     ///
     /// # Errors
-    /// What `fill` says; nothing is added.
+    /// That of `fill`. Nothing is added.
     ///
     /// # Panics
-    /// `fill` says more than there is room for.
+    /// `fill` returns more than `max`.
     pub fn data<E>(
         &mut self,
         offset: u64,
@@ -368,19 +367,19 @@ impl<'w, 'v> ReadPlusReply<'w, 'v> {
         self.w.patch_u32(self.start + 8, self.contents);
     }
 
-    /// Takes everything back: another result is written instead.
+    /// Takes everything back, so that another result can be written.
     pub fn cancel(self) {
         self.w.truncate(self.start);
     }
 }
 
-/// READ_PLUS takes what READ takes.
+/// READ_PLUS has the arguments of READ.
 pub type ReadPlusArgs = ReadArgs;
 /// COPY
 pub type CopyResult = Result<CopyOk, CopyFailed>;
 /// COPY_NOTIFY
 pub type CopyNotifyResult<'a> = Result<CopyNotifyOk<'a>, Status>;
-/// IO_ADVISE: the hints that count.
+/// IO_ADVISE: the hints that the server takes.
 pub type IoAdviseResult = Result<Bitmap, Status>;
 /// OFFLOAD_STATUS
 pub type OffloadStatusResult = Result<OffloadStatusOk, Status>;
