@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use odafs_common::wire::nfs4::{LockType, Locker, StateId, StateOwner, Status, share_access};
+use odafs_common::wire::nfs4::{
+    LockType, Locker, OpenToLockOwner, StateId, StateOwner, Status, share_access,
+};
 use odafs_fabric::clock::Nanos;
 
 use super::opens::{Key, What};
@@ -74,27 +76,38 @@ impl State {
         reclaim: bool,
     ) -> Result<StateId, LockRefused> {
         let span = span(&range)?;
-        let mut asked = Asked {
+        let asked = |open| Asked {
             file,
             span,
             write: is_write(range.kind),
             reclaim,
             waits: matches!(range.kind, LockType::ReadWait | LockType::WriteWait),
-            open: (0, 0),
+            open,
         };
-        let new = match locker {
+        match locker {
             Locker::Existing(existing) => {
                 let key = self.current_key(now, sender, &existing.lock, file)?;
                 let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
                 let What::Locks { open } = entry.what else {
                     return Err(Status::BadStateId.into());
                 };
-                asked.open = open;
-                return self.lock_as(now, entry.owner, &asked);
+                self.lock_as(now, entry.owner, &asked(open))
             }
-            Locker::New(new) => new,
-        };
-        asked.open = self.confirmed_open(now, sender, &new.open, file)?;
+            Locker::New(new) => {
+                let open = self.confirmed_open(now, sender, &new.open, file)?;
+                self.lock_as_new(now, sender, new, &asked(open))
+            }
+        }
+    }
+
+    /// LOCK by an owner that is new to the open.
+    fn lock_as_new(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        new: &OpenToLockOwner<'_>,
+        asked: &Asked,
+    ) -> Result<StateId, LockRefused> {
         let client = asked.open.0;
         if sender == Sender::Named {
             let named = self.legacy_client(now, new.owner.client_id)?;
@@ -107,12 +120,10 @@ impl State {
         if sender == Sender::Named && !self.is_next(owner, new.lock_sequence) {
             return Err(Status::BadSeqId.into());
         }
-        let locked = self.lock_as(now, owner, &asked);
-        let known = self
-            .owners
-            .get(&owner)
-            .is_some_and(|o| !o.states.is_empty());
-        if sender == Sender::Named && known {
+        let locked = self.lock_as(now, owner, asked);
+        let known = self.owners.get(&owner);
+        let has_locks = known.is_some_and(|owner| !owner.states.is_empty());
+        if sender == Sender::Named && has_locks {
             self.count(now, owner, new.lock_sequence);
         }
         self.release_owner(owner);
@@ -122,10 +133,9 @@ impl State {
     fn lock_as(&mut self, now: Nanos, owner: u64, asked: &Asked) -> Result<StateId, LockRefused> {
         let client = asked.open.0;
         let open = self.open_of(asked.open).ok_or(Status::BadStateId)?;
-        let needed = if asked.write {
-            share_access::WRITE
-        } else {
-            share_access::READ
+        let needed = match asked.write {
+            true => share_access::WRITE,
+            false => share_access::READ,
         };
         if open.access & needed == 0 {
             return Err(Status::OpenMode.into());
@@ -144,15 +154,8 @@ impl State {
             }
         }
         self.make_room_for_state(now, client);
-        let known = self.clients.get(&client).ok_or(Status::Expired)?;
         // A lock may split another one.
-        let most = known.ranges + 2 > self.limits.states;
-        if most
-            || self.ranges + 2 > self.limits.all_states
-            || !self.has_room_in(now, client, asked.file)
-        {
-            return Err(self.too_much(client).into());
-        }
+        self.check_room(now, client, asked.file, 2)?;
         let key = match self.held.get(&(owner, asked.file)) {
             Some(key) => *key,
             None => {
@@ -225,14 +228,29 @@ impl State {
             return Err(Status::BadStateId);
         }
         let owner = entry.owner;
-        let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
-        let splits = self.locks.would_split(file, span, holder(owner));
-        let most = known.ranges >= self.limits.states || self.ranges >= self.limits.all_states;
-        if splits && (most || !self.has_room_in(now, key.0, file)) {
-            return Err(self.too_much(key.0));
+        if self.locks.would_split(file, span, holder(owner)) {
+            self.check_room(now, key.0, file, 1)?;
         }
         self.give_back(key.0, owner, file, span);
         Ok(self.changed(key))
+    }
+
+    /// Refuses a client that would have too many ranges, in all or in this file, with `more` of them.
+    fn check_room(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        file: ObjectId,
+        more: usize,
+    ) -> Result<(), Status> {
+        let known = self.clients.get(&client).ok_or(Status::Expired)?;
+        let may = known.ranges + more <= self.limits.states
+            && self.ranges + more <= self.limits.all_states
+            && self.has_room_in(now, client, file);
+        match may {
+            true => Ok(()),
+            false => Err(self.too_much(client)),
+        }
     }
 
     /// Whether a client may lock more ranges of a file. Clients whose leases are over make room.

@@ -36,7 +36,7 @@ pub(super) enum What {
 }
 
 /// An open file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Open {
     /// Bits of `share_access`.
     pub access: u32,
@@ -118,34 +118,24 @@ impl State {
         owner: u64,
         wanted: &Wanted,
     ) -> Result<Opened, Status> {
+        let refused = |status| match wanted.reclaim {
+            true => Status::ReclaimConflict,
+            false => status,
+        };
         while let Some(theirs) = self.share_conflict(wanted) {
             if theirs == client || !self.is_over(theirs, now) {
-                return Err(if wanted.reclaim {
-                    Status::ReclaimConflict
-                } else {
-                    Status::ShareDenied
-                });
+                return Err(refused(Status::ShareDenied));
             }
             self.expel(theirs);
         }
         if self.open_waits(now, client, wanted) {
-            return Err(if wanted.reclaim {
-                Status::ReclaimConflict
-            } else {
-                Status::Delay
-            });
+            return Err(refused(Status::Delay));
         }
         let file = wanted.file;
         let key = match self.held.get(&(owner, file)) {
             Some(key) => *key,
             None => {
-                let what = What::Open(Open {
-                    access: 0,
-                    deny: 0,
-                    pairs: 0,
-                    locks: BTreeSet::new(),
-                    closed: false,
-                });
+                let what = What::Open(Open::default());
                 let key = self.add_entry(client, owner, file, what)?;
                 self.opens += 1;
                 key

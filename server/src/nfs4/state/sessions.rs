@@ -99,6 +99,24 @@ fn granted(asked: &ChannelAttributes, limits: &StateLimits) -> Result<ChannelAtt
     })
 }
 
+/// The back channel of a new session, if the client asks for one that the server can use. The connection may have ended
+/// meanwhile: then SEQUENCE says that the path is down, and the client binds another connection.
+fn back_channel(
+    arrival: Arrival,
+    args: &CreateSessionArgs<'_>,
+    granted: &ChannelAttributes,
+) -> Option<BackChannel> {
+    let asks = args.flags & create_session_flag::BACK_CHANNEL != 0;
+    if !asks || !arrival.can_call_back || granted.max_request < CALLBACK_BYTES {
+        return None;
+    }
+    BackChannel::new(
+        args.callback_program,
+        arrival.minor,
+        &args.callback_security,
+    )
+}
+
 impl State {
     /// CREATE_SESSION. A repetition gets the same result. A failure does not use the sequence number up.
     pub fn create_session(
@@ -143,17 +161,7 @@ impl State {
         }
         let fore = self.with_slots_left(now, number, fore)?;
         let id = self.session_id(number);
-        let asks_back = args.flags & create_session_flag::BACK_CHANNEL != 0;
-        // The session has one even if the connection has ended meanwhile. Then SEQUENCE says that the path is down, and the
-        // client binds another connection.
-        let can_call_back = arrival.can_call_back && back.max_request >= CALLBACK_BYTES;
-        let back_channel = match asks_back && can_call_back {
-            true => {
-                let (program, security) = (args.callback_program, &args.callback_security);
-                BackChannel::new(program, arrival.minor, security)
-            }
-            false => None,
-        };
+        let back_channel = back_channel(arrival, args, &back);
         let made = CreateSessionOk {
             session: id,
             sequence: args.sequence,
@@ -175,28 +183,41 @@ impl State {
             connections: Vec::new(),
             back: back_channel,
         };
+        self.add_session(now, arrival, made, session);
+        Ok(made)
+    }
+
+    /// Adds a session of a client, and confirms the client.
+    fn add_session(
+        &mut self,
+        now: Nanos,
+        arrival: Arrival,
+        made: CreateSessionOk,
+        session: Session,
+    ) {
+        let (id, number) = (made.session, session.client);
         self.cached_bytes += session.cached_bytes();
         self.sessions.insert(id, session);
         self.bind(arrival.connection, &id);
         self.bind_back(arrival, &id);
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.renewed = now;
-            if let Kind::Sessions {
-                sequence,
-                last,
-                sessions,
-                ..
-            } = &mut client.kind
-            {
-                *sequence = args.sequence;
-                *last = Some(made);
-                sessions.push(id);
-            }
-            if !client.confirmed {
-                self.confirm_client(number);
-            }
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        client.renewed = now;
+        if let Kind::Sessions {
+            sequence,
+            last,
+            sessions,
+            ..
+        } = &mut client.kind
+        {
+            *sequence = made.sequence;
+            *last = Some(made);
+            sessions.push(id);
         }
-        Ok(made)
+        if !client.confirmed {
+            self.confirm_client(number);
+        }
     }
 
     /// A fore channel with as many slots as there is room for. Sessions of clients whose leases are over make room.
@@ -469,7 +490,7 @@ impl State {
 
     /// Ends the compound of a slot, and renews the client's lease as of `renewed`. Returns the slot, unless its session was
     /// destroyed meanwhile.
-    fn end(&mut self, renewed: Nanos, slot: &Slot) -> Option<&mut SlotState> {
+    fn end_compound(&mut self, renewed: Nanos, slot: &Slot) -> Option<&mut SlotState> {
         let client = self.number(slot.client);
         if let Some(client) = client.and_then(|number| self.clients.get_mut(&number)) {
             client.under_way = client.under_way.saturating_sub(1);
@@ -489,7 +510,7 @@ impl State {
             } else {
                 reply.len() <= SHORT_BYTES
             };
-        let Some(state) = self.end(now, slot) else {
+        let Some(state) = self.end_compound(now, slot) else {
             return;
         };
         state.busy = false;
@@ -502,7 +523,7 @@ impl State {
 
     /// The compound of a slot was not executed, and comes again. The slot still keeps the reply before it.
     pub fn abandon(&mut self, slot: &Slot) {
-        if let Some(state) = self.end(Nanos(0), slot) {
+        if let Some(state) = self.end_compound(Nanos(0), slot) {
             state.busy = false;
             state.sequence = state.sequence.wrapping_sub(1);
             // The client does not get what SEQUENCE said.
