@@ -112,9 +112,7 @@ proptest! {
                         prop_assert_eq!(reply.status(), Status::Inval);
                         continue;
                     };
-                    let OperationResult::Copy(Ok(ok)) = reply.last() else {
-                        panic!("{:?}", reply.last());
-                    };
+                    let ok = last!(reply, Copy);
                     match ok.response.callback.0 {
                         Some(state) => going.push_back(Going {
                             state,
@@ -134,12 +132,7 @@ proptest! {
                 }
                 Step::Write(file, offset, value) => {
                     let data = [value; 100];
-                    let write = Operation::Write(WriteArgs {
-                        state: known[file].0,
-                        offset: offset.into(),
-                        stable: Stable::Unstable,
-                        data: Payload(&data),
-                    });
+                    let write = write(known[file].0, offset.into(), Stable::Unstable, &data);
                     prop_assert_eq!(client.on(&known[file].1, write).status(), Status::Ok);
                     place(&mut files[file], offset.into(), &data);
                 }
