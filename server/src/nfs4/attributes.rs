@@ -229,7 +229,7 @@ pub(super) fn with_all<R>(
     (system, names): (&FileSystem, &Names),
     then: impl FnOnce(&Wire<'_>) -> R,
 ) -> R {
-    let handle = c.handle(Object::Real(object));
+    let handle = c.file_handle(Object::Real(object));
     let tree = &c.server.tree;
     let above = tree.mounted_on().filter(|_| tree.is_export_root(object));
     let above = above.or_else(|| c.export.store().mounted_on(object));
@@ -283,7 +283,7 @@ pub(super) fn with_all<R>(
 
 /// Calls `then` with the attributes of a directory of the pseudo file system, which never change.
 fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R) -> R {
-    let handle = c.handle(Object::Pseudo(depth));
+    let handle = c.file_handle(Object::Pseudo(depth));
     let number = fileid(depth.into());
     let time = Some(Time::default());
     let acl = acls::NamedEntries::of_pseudo();

@@ -7,7 +7,7 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Back, Placed};
 
-use super::object::{Handle, Object, Tree};
+use super::object::{FileHandleBytes, Object, Tree};
 use super::state::{Io, Origin, Sender};
 use super::{
     Nfs4, access, acting::Acting, clients, commit, create, getattr, link, lock, lookup, read,
@@ -133,7 +133,7 @@ impl Compound<'_> {
                 plain(w, code, ())
             }
             O::GetFileHandle => {
-                let handle = self.handle(self.object()?);
+                let handle = self.file_handle(self.object()?);
                 plain(w, code, odafs_common::wire::nfs4::FileHandle(&handle))
             }
             O::SaveFileHandle => {
@@ -333,10 +333,10 @@ impl<'a> Compound<'a> {
     }
 
     /// The file handle of an object.
-    pub fn handle(&self, object: Object) -> Handle {
+    pub fn file_handle(&self, object: Object) -> FileHandleBytes {
         match object {
-            Object::Pseudo(depth) => Tree::handle(depth),
-            Object::Real(object) => Handle::Real(self.export.handle(object)),
+            Object::Pseudo(depth) => Tree::file_handle(depth),
+            Object::Real(object) => FileHandleBytes::Real(self.export.handle(object)),
         }
     }
 

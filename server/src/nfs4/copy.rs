@@ -26,7 +26,7 @@ struct End {
 }
 
 impl End {
-    fn place(&self) -> FileOffset<'_> {
+    fn position(&self) -> FileOffset<'_> {
         FileOffset {
             file: &self.file,
             offset: self.offset,
@@ -50,7 +50,7 @@ pub(super) fn copy(c: &Compound<'_>, arguments: &CopyArgs<'_>) -> Done<CopyOk> {
     if let Some(begun) = begin(c, arguments, &source, &target)? {
         return Ok(begun);
     }
-    let (from, to) = (source.place(), target.place());
+    let (from, to) = (source.position(), target.position());
     let copied = copies::copy(c.export, &c.who, from, to, arguments.count)?;
     Ok(result(None, copied.count, copied.verifier))
 }
@@ -66,7 +66,7 @@ fn begin(
     if arguments.synchronous || !server.state.lock().may_copy_later(sender) {
         return Ok(None);
     }
-    let (from, to) = (source.place(), target.place());
+    let (from, to) = (source.position(), target.position());
     let copier = &server.copier;
     let steps = Steps::new(c.export, &c.who, from, to, arguments.count, copier.piece)?;
     if steps.left() <= copier.longer_than {
@@ -120,7 +120,7 @@ pub(super) fn clone(c: &Compound<'_>, arguments: &CloneArgs) -> Done<()> {
         (arguments.source, arguments.source_offset),
         (arguments.destination, arguments.destination_offset),
     )?;
-    let (from, to) = (source.place(), target.place());
+    let (from, to) = (source.position(), target.position());
     copies::clone_range(c.export, &c.who, from, to, arguments.count)?;
     Ok(())
 }

@@ -36,7 +36,7 @@ pub(super) struct Tree {
 }
 
 /// The bytes of a file handle.
-pub(super) enum Handle {
+pub(super) enum FileHandleBytes {
     Pseudo([u8; PSEUDO_BYTES]),
     Real(HandleBytes),
 }
@@ -45,7 +45,7 @@ pub(super) enum Handle {
 const PSEUDO_BYTES: usize = 8;
 const PSEUDO_MARK: [u8; PSEUDO_BYTES - 1] = *b"pseudo\0";
 
-impl Deref for Handle {
+impl Deref for FileHandleBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -111,13 +111,13 @@ impl Tree {
     }
 
     /// The file handle of the directory at `depth`.
-    pub fn handle(depth: u8) -> Handle {
+    pub fn file_handle(depth: u8) -> FileHandleBytes {
         let mut bytes = [depth; PSEUDO_BYTES];
         bytes[..PSEUDO_BYTES - 1].copy_from_slice(&PSEUDO_MARK);
-        Handle::Pseudo(bytes)
+        FileHandleBytes::Pseudo(bytes)
     }
 
-    /// The directory whose file handle [`Tree::handle`] made.
+    /// The directory whose file handle [`Tree::file_handle`] made.
     pub fn find(&self, handle: &[u8]) -> Option<Object> {
         let depth = *handle.strip_prefix(&PSEUDO_MARK)?.first()?;
         let known = handle.len() == PSEUDO_BYTES && usize::from(depth) < self.names.len();
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(tree.root(), Object::Real(ROOT));
         assert_eq!(tree.above(Object::Real(ROOT)), None);
         assert_eq!(tree.mounted_on(), None);
-        assert_eq!(tree.find(&Tree::handle(0)), None);
+        assert_eq!(tree.find(&Tree::file_handle(0)), None);
     }
 
     #[test]
@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(tree.below(2), None);
         assert_eq!(tree.above(Object::Real(ROOT)), Some(Object::Pseudo(1)));
         assert_eq!(tree.above(Object::Pseudo(0)), None);
-        assert_eq!(tree.find(&Tree::handle(1)), Some(Object::Pseudo(1)));
-        assert_eq!(tree.find(&Tree::handle(2)), None);
+        assert_eq!(tree.find(&Tree::file_handle(1)), Some(Object::Pseudo(1)));
+        assert_eq!(tree.find(&Tree::file_handle(2)), None);
         assert_eq!(tree.find(b"pseudo\0"), None);
     }
 }
