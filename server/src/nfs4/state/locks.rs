@@ -8,7 +8,7 @@ use odafs_common::wire::nfs4::{
 use odafs_fabric::clock::Nanos;
 
 use super::opens::{Key, What};
-use super::owners::Role;
+use super::owners::{KnownOwner, Role};
 use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Counted, Held, LockOwner, Side, Span};
@@ -259,8 +259,8 @@ impl State {
             return true;
         }
         let own = self.locks.held_by(file, |owner| {
-            let known = self.owners.get(&owner.number);
-            owner.side == Side::Nfs4 && known.is_some_and(|owner| owner.client == client)
+            let owner = self.owner_of(owner);
+            owner.is_some_and(|owner| owner.client == client)
         });
         if own.len() + 2 > self.limits.ranges {
             return false;
@@ -291,10 +291,15 @@ impl State {
         self.locks.conflict(file, span, write, owner.map(holder))
     }
 
+    /// The owner of a lock, unless it is one of another protocol.
+    pub(super) fn owner_of(&self, owner: LockOwner) -> Option<&KnownOwner> {
+        let known = self.owners.get(&owner.number);
+        known.filter(|_| owner.side == Side::Nfs4)
+    }
+
     /// Expels the client of a lock if its lease is over. Otherwise the lock is in the way. Other protocols have no leases.
     fn make_way(&mut self, now: Nanos, held: &Held) -> Result<(), LockRefused> {
-        let owner = self.owners.get(&held.owner.number);
-        match owner.filter(|_| held.owner.side == Side::Nfs4) {
+        match self.owner_of(held.owner) {
             Some(owner) if self.is_over(owner.client, now) => {
                 let client = owner.client;
                 self.expel(client);
@@ -306,8 +311,7 @@ impl State {
 
     /// A lock as a lock in the way. Those of other protocols have no client and no owner here.
     fn conflict_with(&self, held: &Held) -> Conflict {
-        let owner = self.owners.get(&held.owner.number);
-        let owner = owner.filter(|_| held.owner.side == Side::Nfs4);
+        let owner = self.owner_of(held.owner);
         Conflict {
             range: range_of(held),
             client: owner.map_or(0, |owner| self.id(owner.client)),

@@ -84,29 +84,20 @@ impl State {
         if !silent.any(|(number, client)| client.ranges > 0 && self.is_over(*number, now)) {
             return;
         }
-        let mut wanted = BTreeSet::new();
-        for (number, client) in &self.clients {
-            if !client.waits.is_empty() && !self.is_over(*number, now) {
-                wanted.extend(client.waits.iter().copied());
-            }
-        }
-        for file in wanted {
-            let waiters = self
-                .files
-                .get(&file)
-                .map_or(&[][..], |file| &file.waiters[..]);
-            let waiters = waiters
-                .iter()
-                .filter(|waiter| !self.is_over(waiter.client, now));
-            let waiters = Vec::from_iter(waiters.map(|waiter| (waiter.span, waiter.write)));
+        let waiting = self.clients.iter();
+        let waiting = waiting.filter(|(number, _)| !self.is_over(**number, now));
+        let wanted = waiting.flat_map(|(_, client)| &client.waits).copied();
+        for file in BTreeSet::from_iter(wanted) {
+            let waiters = self.files.get(&file).map(|state| &state.waiters[..]);
+            let waits = |waiter: &&Waiter| !self.is_over(waiter.client, now);
+            let waiters = Vec::from_iter(waiters.unwrap_or_default().iter().filter(waits));
             let silent = self.locks.held_by(file, |owner| {
-                let known = self.owners.get(&owner.number);
-                owner.side == Side::Nfs4 && known.is_some_and(|o| self.is_over(o.client, now))
+                let owner = self.owner_of(owner);
+                owner.is_some_and(|owner| self.is_over(owner.client, now))
             });
             let blocks = |held: &&Held| {
-                waiters
-                    .iter()
-                    .any(|(span, write)| held.blocks(*span, *write))
+                let mut waiters = waiters.iter();
+                waiters.any(|waiter| held.blocks(waiter.span, waiter.write))
             };
             let owners = silent.iter().filter(blocks).map(|held| held.owner.number);
             let owners = Vec::from_iter(owners);
