@@ -1,6 +1,8 @@
 //! The back channels of sessions, and the callbacks that go over them (RFC 8881, sections 2.10.3.1, 2.10.6 and 20). Each session
 //! has one callback under way at a time.
 
+use std::collections::HashMap;
+
 use odafs_common::wire::nfs4::{
     BackchannelCtlArgs, CallbackSecurities, CallbackSecurity, SessionId, StateId, Status,
     sequence_status,
@@ -11,6 +13,7 @@ use odafs_fabric::clock::Nanos;
 use super::clients::Kind;
 use super::copies::{Copied, Copies};
 use super::delegations::Delegations;
+use super::sessions::Session;
 use super::stateids::key_of;
 use super::{Arrival, Origin, State};
 use crate::vfs::ObjectId;
@@ -200,6 +203,35 @@ impl BackChannel {
     fn is_up(&self) -> bool {
         !self.fault && !self.connections.is_empty()
     }
+
+    /// Puts a callback under way, over the connection that was bound last.
+    fn send(&mut self, now: Nanos, client: u64, session: SessionId, callback: Callback) -> Send {
+        let connection = self.connections[self.connections.len() - 1];
+        self.under_way = Some(UnderWay {
+            callback: callback.clone(),
+            connection,
+            since: now,
+        });
+        Send {
+            connection,
+            client,
+            session,
+            sequence: self.sequence.wrapping_add(1),
+            program: self.program,
+            minor: self.minor,
+            credential: self.credential.clone(),
+            callback,
+        }
+    }
+}
+
+/// The back channel of a session, and its client.
+fn back_of<'s>(
+    sessions: &'s mut HashMap<SessionId, Session>,
+    id: &SessionId,
+) -> Option<(u32, &'s mut BackChannel)> {
+    let session = sessions.get_mut(id)?;
+    Some((session.client, session.back.as_mut()?))
 }
 
 fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
@@ -227,11 +259,8 @@ fn is_due(callback: &Callback, delegations: &Delegations, copies: &Copies) -> bo
 impl State {
     /// Binds a connection to the back channel of a session. False: the connection or the session takes no callbacks.
     pub(super) fn bind_back(&mut self, arrival: Arrival, id: &SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(id).filter(|_| arrival.calls_back) else {
-            return false;
-        };
-        let client = session.client;
-        let Some(back) = &mut session.back else {
+        let back = back_of(&mut self.sessions, id);
+        let Some((client, back)) = back.filter(|_| arrival.calls_back) else {
             return false;
         };
         if !back.connections.contains(&arrival.connection) {
@@ -261,11 +290,7 @@ impl State {
 
     /// Takes a connection from the back channel of a session. A callback that is under way over it goes over another one.
     pub(super) fn unbind_back(&mut self, connection: u64, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let client = session.client;
-        let Some(back) = &mut session.back else {
+        let Some((client, back)) = back_of(&mut self.sessions, id) else {
             return;
         };
         back.connections.retain(|known| *known != connection);
@@ -358,15 +383,13 @@ impl State {
                 continue;
             };
             for session in sessions {
-                let Some(back) = self
-                    .sessions
-                    .get_mut(session)
-                    .and_then(|s| s.back.as_mut())
-                    .filter(|back| back.is_up() && back.under_way.is_none())
+                let back = back_of(&mut self.sessions, session).map(|(_, back)| back);
+                let Some(back) = back.filter(|back| back.is_up() && back.under_way.is_none())
                 else {
                     continue;
                 };
                 let (delegations, copies) = (&self.delegations, &self.copies);
+                // The next sequence number may belong to an earlier callback, which goes first then.
                 let again = back.again.is_some();
                 let slots = back.slots.take_if(|_| !again);
                 let slots = slots.map(|target| Callback::RecallSlot { target });
@@ -376,26 +399,10 @@ impl State {
                     continue;
                 };
                 if let Some(again) = back.again.take().filter(|again| *again != callback) {
-                    client
-                        .callbacks
-                        .push_front(std::mem::replace(&mut callback, again));
+                    let later = std::mem::replace(&mut callback, again);
+                    client.callbacks.push_front(later);
                 }
-                let connection = back.connections[back.connections.len() - 1];
-                back.under_way = Some(UnderWay {
-                    callback: callback.clone(),
-                    connection,
-                    since: now,
-                });
-                sends.push(Send {
-                    connection,
-                    client: id,
-                    session: *session,
-                    sequence: back.sequence.wrapping_add(1),
-                    program: back.program,
-                    minor: back.minor,
-                    credential: back.credential.clone(),
-                    callback,
-                });
+                sends.push(back.send(now, id, *session, callback));
             }
         }
         sends
@@ -403,11 +410,7 @@ impl State {
 
     /// Takes the outcome of the callback of a session that had this sequence number.
     pub fn called(&mut self, id: &SessionId, sequence: u32, called: Called) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let client = session.client;
-        let Some(back) = &mut session.back else {
+        let Some((client, back)) = back_of(&mut self.sessions, id) else {
             return;
         };
         if sequence != back.sequence.wrapping_add(1) {
@@ -483,8 +486,7 @@ impl State {
             (now.since(under_way.since) > lease).then_some((*id, back.sequence.wrapping_add(1)))
         });
         for (id, sequence) in Vec::from_iter(silent) {
-            let session = self.sessions.get_mut(&id);
-            if let Some(back) = session.and_then(|session| session.back.as_mut()) {
+            if let Some((_, back)) = back_of(&mut self.sessions, &id) {
                 let silent = back.under_way.as_ref();
                 back.again = silent.map(|silent| silent.callback.clone());
             }
