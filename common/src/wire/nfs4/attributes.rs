@@ -4,7 +4,7 @@
 use super::acl::{Acl, Acl41};
 use super::types::{FileHandle, FileType, FsId, List, Opaque, RawAttributes, Time};
 use super::{Bitmap, Device, Status};
-use crate::wire::xdr::{Decode as _, Encode, Reader, Writer, XdrError, padding};
+use crate::wire::xdr::{Decode as _, Encode, Reader, Writer, XdrError};
 
 enumeration! {
     /// Every attribute, by its number in a [`Bitmap`].
@@ -257,181 +257,129 @@ record! {
     }
 }
 
-/// Declares the struct, and encodes and decodes its fields in the order of their numbers.
-macro_rules! attributes {
-    ($($(#[$meta:meta])* $field:ident: $type:ty = $attribute:ident,)*) => {
-        /// The attributes of an object. `None`: not supported.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Attributes<'a> {
-            $($(#[$meta])* pub $field: Option<$type>,)*
-        }
-
-        /// The attributes that [`Attributes`] holds. No others can be read.
-        pub const READABLE: Bitmap = Bitmap::of(&[$(Attribute::$attribute,)*]);
-
-        impl<'a> Attributes<'a> {
-            /// The attributes that have a value.
-            pub fn mask(&self) -> Bitmap {
-                let mut mask = Bitmap::EMPTY;
-                $(if self.$field.is_some() {
-                    mask.insert(Attribute::$attribute);
-                })*
-                mask
-            }
-
-            /// Writes the values that are in `mask`, without their length.
-            fn encode_values(&self, mask: &Bitmap, w: &mut Writer<'_>) {
-                $(if let Some(value) = &self.$field
-                    && mask.contains(Attribute::$attribute)
-                {
-                    value.encode(w);
-                })*
-            }
-
-            fn decode_values(mask: &Bitmap, r: &mut Reader<'a>) -> Result<Self, XdrError> {
-                let mut attributes = Self::default();
-                $(if mask.contains(Attribute::$attribute) {
-                    attributes.$field = Some(<$type>::decode(r)?);
-                })*
-                Ok(attributes)
-            }
-        }
-    };
-}
-
 attributes! {
-    /// The attributes of this object that can be read or set.
-    supported: Bitmap = SupportedAttributes,
-    /// Type.
-    kind: FileType = Type,
-    /// When file handles expire. 0: never.
-    fh_expire_type: u32 = FhExpireType,
-    /// Changes with each change of the data or the attributes.
-    change: u64 = Change,
-    /// Bytes in the file.
-    size: u64 = Size,
-    /// Hard links are supported.
-    link_support: bool = LinkSupport,
-    /// Symbolic links are supported.
-    symlink_support: bool = SymlinkSupport,
-    /// The object has named attributes.
-    named_attributes: bool = NamedAttributes,
-    /// File system.
-    fsid: FsId = FsId,
-    /// No object has two file handles.
-    unique_handles: bool = UniqueHandles,
-    /// The length of a lease in seconds.
-    lease_time: u32 = LeaseTime,
-    /// Why an entry of READDIR has no other attributes. [`Status::Ok`]: it has them.
-    read_error: Status = ReadAttributeError,
-    /// Access control list.
-    acl: Acl<'a> = Acl,
-    /// Bits of [`super::acl_support`].
-    acl_support: u32 = AclSupport,
-    /// SETATTR can set times.
-    can_set_time: bool = CanSetTime,
-    /// Names do not tell upper from lower case.
-    case_insensitive: bool = CaseInsensitive,
-    /// Names keep the case in which they were made.
-    case_preserving: bool = CasePreserving,
-    /// Only a privileged user changes owners.
-    chown_restricted: bool = ChownRestricted,
-    /// File handle.
-    file: FileHandle<'a> = FileHandle,
-    /// Number within the file system.
-    fileid: u64 = FileId,
-    /// Files that the caller can still make.
-    files_available: u64 = FilesAvailable,
-    /// Files that can still be made.
-    files_free: u64 = FilesFree,
-    /// Files in all.
-    files_total: u64 = FilesTotal,
-    /// Attributes of the file system are the same for all of its objects.
-    homogeneous: bool = Homogeneous,
-    /// The largest file, in bytes.
-    max_file_size: u64 = MaxFileSize,
-    /// The most hard links.
-    max_link: u32 = MaxLink,
-    /// The longest name, in bytes.
-    max_name: u32 = MaxName,
-    /// The most bytes that a READ returns.
-    max_read: u64 = MaxRead,
-    /// The most bytes that a WRITE takes.
-    max_write: u64 = MaxWrite,
-    /// Permissions, set-id and sticky bits: the lower twelve.
-    mode: u32 = Mode,
-    /// Longer names are refused, not cut.
-    no_trunc: bool = NoTrunc,
-    /// Hard links.
-    links: u32 = NumLinks,
-    /// Owner: `user@domain`, or a number in digits.
-    owner: Opaque<'a> = Owner,
-    /// Group: `group@domain`, or a number in digits.
-    group: Opaque<'a> = OwnerGroup,
-    /// Bytes that the owner can use before writes fail.
-    quota_available_hard: u64 = QuotaAvailableHard,
-    /// Bytes that the owner can use before a warning.
-    quota_available_soft: u64 = QuotaAvailableSoft,
-    /// Bytes that count for the owner's quota.
-    quota_used: u64 = QuotaUsed,
-    /// The numbers of a device.
-    device: Device = RawDevice,
-    /// Bytes of the file system that the caller can use.
-    space_available: u64 = SpaceAvailable,
-    /// Bytes of the file system that are free.
-    space_free: u64 = SpaceFree,
-    /// Bytes of the file system in all.
-    space_total: u64 = SpaceTotal,
-    /// Bytes of storage that the object takes.
-    space_used: u64 = SpaceUsed,
-    /// Last access.
-    time_access: Time = TimeAccess,
-    /// Creation.
-    time_create: Time = TimeCreate,
-    /// Resolution of times.
-    time_delta: Time = TimeDelta,
-    /// Last change of the attributes.
-    time_metadata: Time = TimeMetadata,
-    /// Last change of the data.
-    time_modify: Time = TimeModify,
-    /// The file number of the directory on which this one is mounted. For all other objects `fileid`.
-    mounted_on_fileid: u64 = MountedOnFileId,
-    /// Discretionary part of the list (4.1).
-    dacl: Acl41<'a> = Dacl,
-    /// Layout types (4.1). Empty without pNFS.
-    fs_layout_types: List<u32, 16> = FsLayoutTypes,
-    /// Attributes that an exclusive creation can set (4.1).
-    supported_exclusive_create: Bitmap = SupportedExclusiveCreate,
-    /// 1: names need not be UTF-8, 2: the server refuses others (4.1).
-    fs_charset_capabilities: u32 = FsCharsetCapabilities,
-    /// The size in bytes of which the ranges of CLONE must be multiples (4.2).
-    clone_block_size: u32 = CloneBlockSize,
-    /// Bytes that a removal would free (4.2).
-    space_freed: u64 = SpaceFreed,
-    /// How `change` changes (4.2).
-    change_type: ChangeType = ChangeAttributeType,
-    /// The object can have extended attributes (4.2).
-    xattr_support: bool = XattrSupport,
-    /// The arguments that OPEN supports (4.2).
-    open_arguments: OpenArguments = OpenArguments,
+    /// The attributes of an object. `None`: not supported.
+    pub struct Attributes,
+    /// The attributes that [`Attributes`] holds. No others can be read.
+    READABLE {
+        /// The attributes of this object that can be read or set.
+        supported: Bitmap = SupportedAttributes,
+        /// Type.
+        kind: FileType = Type,
+        /// When file handles expire. 0: never.
+        fh_expire_type: u32 = FhExpireType,
+        /// Changes with each change of the data or the attributes.
+        change: u64 = Change,
+        /// Bytes in the file.
+        size: u64 = Size,
+        /// Hard links are supported.
+        link_support: bool = LinkSupport,
+        /// Symbolic links are supported.
+        symlink_support: bool = SymlinkSupport,
+        /// The object has named attributes.
+        named_attributes: bool = NamedAttributes,
+        /// File system.
+        fsid: FsId = FsId,
+        /// No object has two file handles.
+        unique_handles: bool = UniqueHandles,
+        /// The length of a lease in seconds.
+        lease_time: u32 = LeaseTime,
+        /// Why an entry of READDIR has no other attributes. [`Status::Ok`]: it has them.
+        read_error: Status = ReadAttributeError,
+        /// Access control list.
+        acl: Acl<'a> = Acl,
+        /// Bits of [`super::acl_support`].
+        acl_support: u32 = AclSupport,
+        /// SETATTR can set times.
+        can_set_time: bool = CanSetTime,
+        /// Names do not tell upper from lower case.
+        case_insensitive: bool = CaseInsensitive,
+        /// Names keep the case in which they were made.
+        case_preserving: bool = CasePreserving,
+        /// Only a privileged user changes owners.
+        chown_restricted: bool = ChownRestricted,
+        /// File handle.
+        file: FileHandle<'a> = FileHandle,
+        /// Number within the file system.
+        fileid: u64 = FileId,
+        /// Files that the caller can still make.
+        files_available: u64 = FilesAvailable,
+        /// Files that can still be made.
+        files_free: u64 = FilesFree,
+        /// Files in all.
+        files_total: u64 = FilesTotal,
+        /// Attributes of the file system are the same for all of its objects.
+        homogeneous: bool = Homogeneous,
+        /// The largest file, in bytes.
+        max_file_size: u64 = MaxFileSize,
+        /// The most hard links.
+        max_link: u32 = MaxLink,
+        /// The longest name, in bytes.
+        max_name: u32 = MaxName,
+        /// The most bytes that a READ returns.
+        max_read: u64 = MaxRead,
+        /// The most bytes that a WRITE takes.
+        max_write: u64 = MaxWrite,
+        /// Permissions, set-id and sticky bits: the lower twelve.
+        mode: u32 = Mode,
+        /// Longer names are refused, not cut.
+        no_trunc: bool = NoTrunc,
+        /// Hard links.
+        links: u32 = NumLinks,
+        /// Owner: `user@domain`, or a number in digits.
+        owner: Opaque<'a> = Owner,
+        /// Group: `group@domain`, or a number in digits.
+        group: Opaque<'a> = OwnerGroup,
+        /// Bytes that the owner can use before writes fail.
+        quota_available_hard: u64 = QuotaAvailableHard,
+        /// Bytes that the owner can use before a warning.
+        quota_available_soft: u64 = QuotaAvailableSoft,
+        /// Bytes that count for the owner's quota.
+        quota_used: u64 = QuotaUsed,
+        /// The numbers of a device.
+        device: Device = RawDevice,
+        /// Bytes of the file system that the caller can use.
+        space_available: u64 = SpaceAvailable,
+        /// Bytes of the file system that are free.
+        space_free: u64 = SpaceFree,
+        /// Bytes of the file system in all.
+        space_total: u64 = SpaceTotal,
+        /// Bytes of storage that the object takes.
+        space_used: u64 = SpaceUsed,
+        /// Last access.
+        time_access: Time = TimeAccess,
+        /// Creation.
+        time_create: Time = TimeCreate,
+        /// Resolution of times.
+        time_delta: Time = TimeDelta,
+        /// Last change of the attributes.
+        time_metadata: Time = TimeMetadata,
+        /// Last change of the data.
+        time_modify: Time = TimeModify,
+        /// The file number of the directory on which this one is mounted. For all other objects `fileid`.
+        mounted_on_fileid: u64 = MountedOnFileId,
+        /// Discretionary part of the list (4.1).
+        dacl: Acl41<'a> = Dacl,
+        /// Layout types (4.1). Empty without pNFS.
+        fs_layout_types: List<u32, 16> = FsLayoutTypes,
+        /// Attributes that an exclusive creation can set (4.1).
+        supported_exclusive_create: Bitmap = SupportedExclusiveCreate,
+        /// 1: names need not be UTF-8, 2: the server refuses others (4.1).
+        fs_charset_capabilities: u32 = FsCharsetCapabilities,
+        /// The size in bytes of which the ranges of CLONE must be multiples (4.2).
+        clone_block_size: u32 = CloneBlockSize,
+        /// Bytes that a removal would free (4.2).
+        space_freed: u64 = SpaceFreed,
+        /// How `change` changes (4.2).
+        change_type: ChangeType = ChangeAttributeType,
+        /// The object can have extended attributes (4.2).
+        xattr_support: bool = XattrSupport,
+        /// The arguments that OPEN supports (4.2).
+        open_arguments: OpenArguments = OpenArguments,
+    }
 }
 
 impl<'a> Attributes<'a> {
-    /// Writes a `fattr4` of the attributes that are asked for and have a value.
-    pub fn encode_asked(&self, asked: &Bitmap, w: &mut Writer<'_>) {
-        let mask = self.mask().and(asked);
-        mask.encode(w);
-        let length = w.position();
-        w.u32(0);
-        self.encode_values(&mask, w);
-        let values = w.position() - length - 4;
-        debug_assert_eq!(padding(values), 0);
-        w.patch_u32(
-            length,
-            u32::try_from(values).expect("no message holds 4 GiB"),
-        );
-    }
-
     /// Reads a `fattr4`.
     ///
     /// # Errors
@@ -440,11 +388,7 @@ impl<'a> Attributes<'a> {
         if !raw.mask.without(&READABLE).is_empty() {
             return Err(Status::AttrNotSupp);
         }
-        let mut r = Reader::new(raw.values.0);
-        let attributes = Self::decode_values(&raw.mask, &mut r);
-        let attributes = attributes.map_err(|_| Status::BadXdr)?;
-        r.finish().map_err(|_| Status::BadXdr)?;
-        Ok(attributes)
+        Self::decode_values(raw).map_err(|_| Status::BadXdr)
     }
 
     /// Whether the object has these attributes, for VERIFY and NVERIFY. Compares the encoded bytes.
@@ -462,12 +406,5 @@ impl<'a> Attributes<'a> {
         let mut ours = Vec::new();
         self.encode_values(&theirs.mask, &mut Writer::new(&mut ours));
         Ok(ours == theirs.values.0)
-    }
-}
-
-/// All that have a value.
-impl Encode for Attributes<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        self.encode_asked(&READABLE, w);
     }
 }

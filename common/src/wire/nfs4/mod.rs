@@ -9,7 +9,7 @@
 //! compound, so it does not matter where their arguments end.
 
 #[macro_use]
-mod failure;
+mod macros;
 
 mod acl;
 mod attributes;
