@@ -5,6 +5,7 @@ use crate::{
     cache::Put,
     delegation::Asking,
     direct::Alone,
+    directory::Location,
     nfs,
     open_file::OpenFile,
     part::{Failed, ReadStep},
@@ -16,7 +17,10 @@ use crate::{
     trace::RouteReason,
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
-use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::{
+    clock::{self, Nanos},
+    sync::atomic::Ordering::Relaxed,
+};
 
 /// Whether a read may wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,11 +236,7 @@ impl PageRead<'_> {
         let steps = &self.steps;
         let (bytes, by) = match step {
             ReadStep::Load(location) => {
-                if !steps.load(location, from, into) {
-                    // The long path tries again, counts the refusal and reports its reason.
-                    return Err(Ended::LongerWay(Some(steps.asked)));
-                }
-                (into.len(), Choice::OneSided)
+                return self.load(location, from, into);
             }
             ReadStep::OneSided(reference) => {
                 self.on_pair(reference, Choice::OneSided, from, into)?;
@@ -252,6 +252,33 @@ impl PageRead<'_> {
         };
         let took_ns = steps.asked.took_ns();
         Ok(Fetched { bytes, by, took_ns })
+    }
+
+    /// Loads bytes of the page from the server's memory.
+    #[inline]
+    fn load(&self, location: &Location, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
+        let steps = &self.steps;
+        let tick = &steps.file.ticks[steps.asked.shard().index()];
+        let whole = steps.size == PageSize::MIN && into.len() == PageSize::MIN.bytes();
+        if whole
+            && tick.loads(self.page)
+            && let Some((_, view)) = steps.view()
+        {
+            view.prefetch_page(location.address + from as u64);
+        }
+        if !steps.load(location, from, into) {
+            // The long path tries again, counts the refusal and reports its reason.
+            return Err(Ended::LongerWay(Some(steps.asked)));
+        }
+        let took_ns = steps.asked.took_ns();
+        if whole && let (Some(ns), Some((_, view))) = (took_ns, steps.view()) {
+            tick.far.store(view.would_prefetch(ns), Relaxed);
+        }
+        Ok(Fetched {
+            bytes: into.len(),
+            by: Choice::OneSided,
+            took_ns,
+        })
     }
 
     /// Reads on an idle connection for direct reads, one read at a time.

@@ -5,7 +5,7 @@
 
 use crate::{statistics::Statistics, trace::RouteTaken};
 use odafs_common::exception::Exception;
-use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Number of shards of a client. The last one is shared.
 pub const SHARDS: usize = 16;
@@ -102,6 +102,21 @@ pub struct Tick {
     pub hits: Untold,
     /// The page after the last one that was looked up in the data cache.
     pub next_page: AtomicU64,
+    /// The page after the last one that was loaded from the server's memory by itself.
+    pub next_load: AtomicU64,
+    /// Whether the last such read that was timed would have been faster with its page prefetched.
+    pub far: AtomicBool,
+}
+
+impl Tick {
+    /// A page is loaded by itself. Returns whether to prefetch it: pages like it are far away, and it does not follow the
+    /// last one, as the processor expects.
+    #[inline]
+    pub fn loads(&self, page: u64) -> bool {
+        let follows = self.next_load.load(Relaxed) == page;
+        self.next_load.store(page + 1, Relaxed);
+        !follows && self.far.load(Relaxed)
+    }
 }
 
 /// A number of events that were not reported yet.
@@ -201,6 +216,16 @@ impl Shards {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_prefetched_if_it_is_far_and_out_of_order() {
+        let tick = Tick::default();
+        assert!(!tick.loads(7));
+        tick.far.store(true, Relaxed);
+        assert!(!tick.loads(8), "in order");
+        assert!(tick.loads(3) && tick.loads(8) && tick.loads(8));
+        assert!(!tick.loads(9));
+    }
 
     #[test]
     fn nothing_is_lost_however_many_threads_count() {

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+mod ahead;
 mod arena;
 mod copy;
 mod frames;
