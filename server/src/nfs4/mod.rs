@@ -3,7 +3,7 @@
 //!
 //! A call is a COMPOUND (`compound.rs`). Its operations run one after the other until one fails (`run.rs`). Like every call it
 //! is first tried on the thread that polls. At the first operation that would block it is suspended, and a thread of the pool
-//! goes on with that operation. [`state`] is a core without IO. It keeps what clients hold: client ids, sessions, opens, locks,
+//! goes on with that operation. `state` is a core without IO. It keeps what clients hold: client ids, sessions, opens, locks,
 //! delegations.
 //!
 //! The server sends callbacks to clients of 4.1 and later over the connections that they bind, of TCP and RDMA
@@ -43,7 +43,7 @@ mod secinfo;
 mod sessions;
 mod setattr;
 mod space;
-pub mod state;
+mod state;
 #[cfg(test)]
 mod tests;
 mod turns;
