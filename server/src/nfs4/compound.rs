@@ -10,9 +10,9 @@ use odafs_nic::calls::{Back, Placed};
 use super::object::{FileHandleBytes, Object, Tree};
 use super::state::{Io, Origin, Sender};
 use super::{
-    Nfs4, access, acting::Acting, clients, commit, create, getattr, link, lock, lookup, read,
-    readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space, verify, write,
-    xattrs,
+    Nfs4, access, acting::Acting, clients, commit, copy, create, getattr, link, lock, lookup,
+    offload, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
+    verify, write, xattrs,
 };
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Exports;
@@ -189,17 +189,14 @@ impl Compound<'_> {
             O::SetXattr(arguments) => plain(w, code, xattrs::set(self, &arguments)?),
             O::ListXattrs(arguments) => xattrs::list(self, &arguments, w),
             O::RemoveXattr(name) => plain(w, code, xattrs::remove(self, name)?),
-            O::Allocate(..)
-            | O::Deallocate(..)
-            | O::Copy(..)
-            | O::Clone(..)
-            | O::OffloadCancel(..)
-            | O::OffloadStatus(..)
-            | O::Seek(..)
-            | O::IoAdvise(..) => {
-                self.may_block()?;
-                space::run(self, &operation, w)
-            }
+            O::Allocate(arguments) => plain(w, code, space::allocate(self, &arguments)?),
+            O::Deallocate(arguments) => plain(w, code, space::deallocate(self, &arguments)?),
+            O::Seek(arguments) => plain(w, code, space::seek(self, &arguments)?),
+            O::IoAdvise(arguments) => plain(w, code, space::advise(self, &arguments)?),
+            O::Copy(arguments) => plain(w, code, copy::copy(self, &arguments)?),
+            O::Clone(arguments) => plain(w, code, copy::clone(self, &arguments)?),
+            O::OffloadCancel(given) => plain(w, code, offload::cancel(self, given)?),
+            O::OffloadStatus(given) => plain(w, code, offload::status(self, given)?),
             O::TestStateId(..) | O::Sequence(..) => sessions::run(self, &operation, w),
             O::Renew(..) => clients::run(self, &operation, w),
             // The server may have to bring the change to stable storage.

@@ -258,6 +258,7 @@ impl Shared {
 
 /// OFFLOAD_STATUS
 pub(super) fn status(c: &Compound<'_>, stateid: StateId) -> Done<OffloadStatusOk> {
+    c.may_block()?;
     let file = c.real()?;
     let state = c.server.state.lock();
     let (count, complete) = state.copy_status(c.sender, &stateid, file)?;

@@ -1,46 +1,24 @@
 //! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5).
 
 use odafs_common::wire::nfs4::{
-    Bitmap, ContentType, IoAdviseArgs, Operation, RangeArgs, ResultWriter, SeekArgs, SeekOk, Status,
+    Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
 };
 use odafs_fabric::sync::Arc;
 
-use super::compound::{Compound, Done, Stop, Written, plain};
+use super::compound::{Compound, Done, Stop};
 use super::state::Io;
-use super::{copy, offload};
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
 use crate::vfs::{Extent, extents};
 
-/// Runs an operation on the space of files: these, and those of [`copy`] and [`offload`].
-pub(super) fn run(
-    c: &mut Compound<'_>,
-    operation: &Operation<'_>,
-    w: &mut ResultWriter<'_, '_>,
-) -> Written {
-    use Operation as O;
-    let code = operation.code();
-    match operation {
-        O::Allocate(arguments) => plain(w, code, allocate(c, arguments)?),
-        O::Deallocate(arguments) => plain(w, code, deallocate(c, arguments)?),
-        O::Copy(arguments) => plain(w, code, copy::copy(c, arguments)?),
-        O::Clone(arguments) => plain(w, code, copy::clone(c, arguments)?),
-        O::Seek(arguments) => plain(w, code, seek(c, arguments)?),
-        O::IoAdvise(arguments) => plain(w, code, advise(c, arguments)?),
-        O::OffloadStatus(state) => plain(w, code, offload::status(c, *state)?),
-        O::OffloadCancel(state) => plain(w, code, offload::cancel(c, *state)?),
-        _ => Err(Status::NotSupp.into()),
-    }
-}
-
 /// ALLOCATE
-fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     let (file, range) = to_change(c, arguments)?;
     Ok(space::allocate(c.export, &c.who, &file, range)?)
 }
 
 /// DEALLOCATE
-fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+pub(super) fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     let (file, range) = to_change(c, arguments)?;
     Ok(space::deallocate(c.export, &c.who, &file, range)?)
 }
@@ -66,7 +44,7 @@ pub(super) fn wrong_type(stop: Stop) -> Stop {
 }
 
 /// SEEK. If nothing of what is sought follows, the result is the end of the file, and no failure.
-fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
+pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     c.may_block()?;
     let file = c.file_for(arguments.state, Io::Read)?;
     let what = match arguments.what {
@@ -81,7 +59,8 @@ fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
 }
 
 /// IO_ADVISE. The server takes no hint.
-fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
+pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
+    c.may_block()?;
     c.file_for(arguments.state, Io::Read)?;
     Ok(Bitmap::EMPTY)
 }
