@@ -13,7 +13,7 @@ use super::fits::reclaims_delegation;
 use super::object::Object;
 use super::recalls::{self, Claimed};
 use super::setattr::apply;
-use super::state::Wanted;
+use super::state::OpenRequest;
 use super::{convert, lookup};
 use crate::vfs::attributes::access as granted;
 use crate::vfs::{Attributes, CreateHow, FileType, ObjectId, SetAttributes, access, namespace};
@@ -66,11 +66,11 @@ pub(super) fn open<'a>(
     room: bool,
 ) -> Done<OpenOk<'a>> {
     c.may_block()?;
-    let wish = arguments.share_access & !share_access::BOTH;
+    let want = arguments.share_access & !share_access::BOTH;
     let access = arguments.share_access & share_access::BOTH;
-    let unknown = wish & !wishes(c.minor);
-    let wants = wish & share_access::WANT_MASK <= share_access::WANT_CANCEL;
-    if access == 0 || unknown != 0 || !wants || arguments.share_deny & !share_deny::BOTH != 0 {
+    let unknown = want & !want_bits(c.minor);
+    let has_value = want & share_access::WANT_MASK <= share_access::WANT_CANCEL;
+    if access == 0 || unknown != 0 || !has_value || arguments.share_deny & !share_deny::BOTH != 0 {
         return Err(Status::Inval.into());
     }
     let reclaim = matches!(arguments.claim, Claim::Previous(_));
@@ -85,7 +85,7 @@ pub(super) fn open<'a>(
     if !found.made {
         check_access(c, found.object, access)?;
     }
-    let wanted = Wanted {
+    let request = OpenRequest {
         file: found.object,
         access,
         deny: arguments.share_deny,
@@ -93,7 +93,7 @@ pub(super) fn open<'a>(
         delegated: matches!(claimed, Claimed::Has),
     };
     let mut state = c.server.state.lock();
-    let opened = state.open(c.now, c.sender, &arguments.owner, &wanted)?;
+    let opened = state.open(c.now, c.sender, &arguments.owner, &request)?;
     drop(state);
     c.set_current(Object::Real(found.object));
     c.set_stateid(opened.stateid);
@@ -110,7 +110,7 @@ pub(super) fn open<'a>(
         flags |= open_result::MAY_NOTIFY_LOCK;
     }
     let delegation = match room {
-        true => recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
+        true => recalls::delegation(c, &request, want & share_access::WANT_MASK, &claimed),
         false => Delegation::None,
     };
     let mut stateid = opened.stateid;
@@ -120,7 +120,7 @@ pub(super) fn open<'a>(
         _ => None,
     };
     // An open that denies others something is needed even beside a delegation.
-    let exclusive = wish & share_access::OPEN_XOR_DELEGATION != 0 && wanted.deny == 0;
+    let exclusive = want & share_access::OPEN_XOR_DELEGATION != 0 && request.deny == 0;
     if let Some(instead) = instead.filter(|_| exclusive)
         && c.server.state.lock().take_back_open(&opened.stateid)
     {
@@ -139,7 +139,7 @@ pub(super) fn open<'a>(
 
 /// The bits of `share_access` by which clients of a minor version say what they want besides access. Delegations of timestamps
 /// can be asked for and are not given.
-fn wishes(minor: u32) -> u32 {
+fn want_bits(minor: u32) -> u32 {
     use share_access as bit;
     let first = bit::WANT_MASK | bit::SIGNAL_WHEN_AVAILABLE | bit::PUSH_WHEN_UNCONTENDED;
     match minor {

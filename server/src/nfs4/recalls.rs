@@ -11,7 +11,7 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard};
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
 use super::records::{FileRecords, Records};
-use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
+use super::state::{Delegated, DelegationCounts, OpenRequest, Sender, State};
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::locks::Side;
@@ -165,55 +165,55 @@ pub(super) enum Claimed {
     Has,
 }
 
-/// The delegation that OPEN gives for a file that it has opened, or why it gives none. `wish`: what the client wants, as bits of
+/// The delegation that OPEN gives for a file that it has opened, or why it gives none. `want`: what the client wants, as bits of
 /// `share_access`.
 pub(super) fn delegation<'a>(
     c: &Compound<'_>,
-    wanted: &Wanted,
-    wish: u32,
+    request: &OpenRequest,
+    want: u32,
     claimed: &Claimed,
 ) -> Delegation<'a> {
-    let why = match (claimed, wish) {
+    let why = match (claimed, want) {
         _ if c.minor == 0 => return Delegation::None,
-        (Claimed::Before(DelegationType::Read), _) => delegate(c, wanted, Delegated::Read),
-        (Claimed::Before(DelegationType::Write), _) => delegate(c, wanted, Delegated::Write),
+        (Claimed::Before(DelegationType::Read), _) => delegate(c, request, Delegated::Read),
+        (Claimed::Before(DelegationType::Write), _) => delegate(c, request, Delegated::Write),
         (Claimed::Before(_), _) => return Delegation::None,
         (_, share_access::WANT_NONE) => Err(WhyNone::NotWanted),
         (_, share_access::WANT_CANCEL) => Err(WhyNone::Cancelled),
         (Claimed::Has, _) => Err(WhyNone::Resource(false)),
         (Claimed::Nothing, _) => {
-            kind(wanted.access, wish).and_then(|kind| delegate(c, wanted, kind))
+            kind(request.access, want).and_then(|kind| delegate(c, request, kind))
         }
     };
     match why {
         Ok(delegation) => delegation,
-        Err(_) if wish == share_access::WANT_NO_PREFERENCE => Delegation::None,
+        Err(_) if want == share_access::WANT_NO_PREFERENCE => Delegation::None,
         Err(why) => Delegation::NoneBecause(why),
     }
 }
 
 /// The kind of delegation for a client that opens a file with this access. A client that only reads has no use for a write
 /// delegation. A client that only writes gets none: it may have to read parts of pages.
-fn kind(access: u32, wish: u32) -> Result<Delegated, WhyNone> {
-    match (access, wish) {
+fn kind(access: u32, want: u32) -> Result<Delegated, WhyNone> {
+    match (access, want) {
         (share_access::READ, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
         (share_access::READ, _) => Ok(Delegated::Read),
-        (share_access::BOTH, wish) if wish != share_access::WANT_READ => Ok(Delegated::Write),
+        (share_access::BOTH, want) if want != share_access::WANT_READ => Ok(Delegated::Write),
         _ => Err(WhyNone::Resource(false)),
     }
 }
 
 fn delegate<'a>(
     c: &Compound<'_>,
-    wanted: &Wanted,
+    request: &OpenRequest,
     kind: Delegated,
 ) -> Result<Delegation<'a>, WhyNone> {
     let full = WhyNone::Resource(false);
     // A delegated file stays live, so that the server notices changes of it from outside.
-    let file = c.export.file(wanted.file).map_err(|_| full)?;
+    let file = c.export.file(request.file).map_err(|_| full)?;
     let change = file.attributes().change();
     let mut state = c.server.state.lock();
-    let client = state.may_delegate(c.now, c.sender, wanted, kind)?;
+    let client = state.may_delegate(c.now, c.sender, request, kind)?;
     match kind {
         Delegated::Read if !c.export.promises().make(Keeper::Nfs4, &file) => {
             return Err(WhyNone::Contention(false));
@@ -221,10 +221,10 @@ fn delegate<'a>(
         Delegated::Read => {}
         Delegated::Write => {
             drop(state);
-            state = make_exclusive(c, &file, wanted)?;
+            state = make_exclusive(c, &file, request)?;
         }
     }
-    let given = state.delegate(c.now, client, (wanted.file, kind), c.origin);
+    let given = state.delegate(c.now, client, (request.file, kind), c.origin);
     let (stateid, recall) = given.ok_or(full)?;
     state.delegated_at(&stateid, change);
     drop(state);
@@ -253,13 +253,13 @@ fn delegate<'a>(
 fn make_exclusive<'c>(
     c: &Compound<'c>,
     file: &Arc<File>,
-    wanted: &Wanted,
+    request: &OpenRequest,
 ) -> Result<MutexGuard<'c, State>, WhyNone> {
     let Sender::Client(id) = c.sender else {
         return Err(WhyNone::NotWanted);
     };
     let promises = c.export.promises();
-    let left = match wanted.reclaim {
+    let left = match request.reclaim {
         true => promises.leave_again_to(file, id),
         false => promises.leave_to(file, id),
     };
@@ -268,15 +268,15 @@ fn make_exclusive<'c>(
     }
     change::hide(c.export, file);
     let state = c.server.state.lock();
-    let may = state.may_delegate(c.now, c.sender, wanted, Delegated::Write);
+    let may = state.may_delegate(c.now, c.sender, request, Delegated::Write);
     // The promise has ended if somebody has looked at the file.
-    let still = promises.alone_for(wanted.file) == Some(id);
+    let still = promises.alone_for(request.file) == Some(id);
     match may {
         Ok(_) if still => Ok(state),
         Ok(_) => Err(WhyNone::Contention(false)),
         Err(why) => {
-            if still && !state.is_delegated(wanted.file) {
-                promises.end(Keeper::Nfs4, wanted.file);
+            if still && !state.is_delegated(request.file) {
+                promises.end(Keeper::Nfs4, request.file);
             }
             Err(why)
         }

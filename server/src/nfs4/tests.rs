@@ -26,7 +26,7 @@ mod restarts;
 mod slots;
 mod space;
 mod suspended;
-mod wishes;
+mod wants;
 mod withdrawn;
 
 use std::cell::Cell;

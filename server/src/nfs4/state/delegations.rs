@@ -25,7 +25,7 @@ use odafs_fabric::clock::Nanos;
 use super::back_channel::Callback;
 use super::opens::Key;
 use super::stateids::is_current;
-use super::{Origin, Sender, State, Wanted};
+use super::{OpenRequest, Origin, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
@@ -187,7 +187,7 @@ impl State {
         &self,
         now: Nanos,
         sender: Sender,
-        wanted: &Wanted,
+        request: &OpenRequest,
         kind: Delegated,
     ) -> Result<u32, WhyNone> {
         let table = &self.delegations;
@@ -196,18 +196,20 @@ impl State {
         };
         let client = self.session_client(id);
         let client = client.map_err(|_| WhyNone::Resource(false))?;
-        let file = &wanted.file;
+        let file = &request.file;
         let is_shared = match kind {
-            Delegated::Read => {
-                self.is_open_for(*file, share_access::WRITE, wanted.reclaim.then_some(client))
-            }
+            Delegated::Read => self.is_open_for(
+                *file,
+                share_access::WRITE,
+                request.reclaim.then_some(client),
+            ),
             Delegated::Write => self.is_open_for(*file, share_access::BOTH, Some(client)),
         };
         // A client with a delegation may lock ranges without telling the server, which version 3 would not see.
         if is_shared || self.locks.concern(*file, Side::Nlm) {
             return Err(WhyNone::Contention(false));
         }
-        if wanted.reclaim {
+        if request.reclaim {
             self.may_reclaim_delegations(client)
                 .map_err(|_| WhyNone::Resource(false))?;
         }
@@ -226,14 +228,14 @@ impl State {
             _ if self.has_writer(*file) => return Err(WhyNone::Contention(false)),
             Delegated::Read | Delegated::Write => {}
         }
-        let cools = |until: &Nanos| now < *until && !wanted.reclaim;
+        let cools = |until: &Nanos| now < *until && !request.reclaim;
         if table.cooling.get(file).is_some_and(cools) {
             return Err(WhyNone::Contention(false));
         }
         // A client with a revoked delegation gets no other before it has acknowledged that.
         let of = table.clients.get(&client);
         let may = of.is_none_or(|of| of.states.len() < self.limits.delegations && of.revoked == 0);
-        let hears = self.hears(client) || wanted.reclaim;
+        let hears = self.hears(client) || request.reclaim;
         if !may || !hears || table.all.len() >= self.limits.all_delegations {
             return Err(WhyNone::Resource(false));
         }
@@ -350,14 +352,14 @@ impl State {
 
     /// Whether an open has to wait for delegations, which are then recalled. A client with a delegation need not ask to open
     /// the file. One that does so has two views of the file, and only the other view has the delegation.
-    pub(super) fn open_waits(&mut self, now: Nanos, client: u32, wanted: &Wanted) -> bool {
-        let file = wanted.file;
-        let knows = wanted.reclaim || wanted.delegated;
-        let writes = wanted.access & share_access::WRITE != 0;
+    pub(super) fn open_waits(&mut self, now: Nanos, client: u32, request: &OpenRequest) -> bool {
+        let file = request.file;
+        let knows = request.reclaim || request.delegated;
+        let writes = request.access & share_access::WRITE != 0;
         let has_writer = self.has_writer(file);
         // A client that reads under a delegation does not tell the server, which therefore cannot tell whether the deny
         // conflicts.
-        let conflicts = writes || wanted.deny & share_deny::READ != 0 || has_writer;
+        let conflicts = writes || request.deny & share_deny::READ != 0 || has_writer;
         if conflicts && !self.recall(now, file, Some(client)) {
             return true;
         }

@@ -176,7 +176,7 @@ pub enum Io {
 
 /// The open that OPEN asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct OpenRequest {
     /// The file.
     pub file: ObjectId,
     /// Bits of `share_access` that are access.

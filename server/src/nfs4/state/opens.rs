@@ -11,7 +11,7 @@ use super::owners::Role;
 use super::shares::Shares;
 use super::stateids::{is_current, key_of};
 use super::waiters::Waiter;
-use super::{Io, Opened, Sender, State, Wanted};
+use super::{Io, OpenRequest, Opened, Sender, State};
 use crate::vfs::ObjectId;
 
 /// What names a state: the number of its client, and its own number within the client.
@@ -100,13 +100,13 @@ impl State {
         now: Nanos,
         sender: Sender,
         owner: &StateOwner<'_>,
-        wanted: &Wanted,
+        request: &OpenRequest,
     ) -> Result<Opened, Status> {
         let client = self.client_of(now, sender, owner)?;
-        self.may_take(now, client, wanted.reclaim)?;
+        self.may_take(now, client, request.reclaim)?;
         self.make_room_for_state(now, client);
         let number = self.owner(client, Role::Open, owner.owner.0)?;
-        let opened = self.open_as(now, client, number, wanted);
+        let opened = self.open_as(now, client, number, request);
         self.release_owner(number);
         opened
     }
@@ -116,22 +116,22 @@ impl State {
         now: Nanos,
         client: u32,
         owner: u64,
-        wanted: &Wanted,
+        request: &OpenRequest,
     ) -> Result<Opened, Status> {
-        let refused = |status| match wanted.reclaim {
+        let refused = |status| match request.reclaim {
             true => Status::ReclaimConflict,
             false => status,
         };
-        while let Some(theirs) = self.share_conflict(wanted) {
+        while let Some(theirs) = self.share_conflict(request) {
             if theirs == client || !self.is_over(theirs, now) {
                 return Err(refused(Status::ShareDenied));
             }
             self.expel(theirs);
         }
-        if self.open_waits(now, client, wanted) {
+        if self.open_waits(now, client, request) {
             return Err(refused(Status::Delay));
         }
-        let file = wanted.file;
+        let file = request.file;
         let key = match self.held.get(&(owner, file)) {
             Some(key) => *key,
             None => {
@@ -144,9 +144,9 @@ impl State {
         if let Some(entry) = self.entries.get_mut(&key)
             && let What::Open(open) = &mut entry.what
         {
-            open.access |= wanted.access;
-            open.deny |= wanted.deny;
-            open.pairs |= pair(wanted.access, wanted.deny);
+            open.access |= request.access;
+            open.deny |= request.deny;
+            open.pairs |= pair(request.access, request.deny);
             let known = self.files.entry(file).or_default();
             known.opens.set(key, open.access, open.deny);
         }
@@ -156,7 +156,7 @@ impl State {
         let Some(owner) = self.owners.get_mut(&owner) else {
             return Err(Status::ServerFault);
         };
-        owner.confirmed |= wanted.reclaim;
+        owner.confirmed |= request.reclaim;
         let confirm = !owner.confirmed;
         if legacy && !confirm {
             self.record(client);
@@ -185,9 +185,9 @@ impl State {
     }
 
     /// The client of an open that conflicts with this one. An open of the same owner conflicts too (RFC 8881, section 9.7).
-    fn share_conflict(&self, wanted: &Wanted) -> Option<u32> {
-        let file = self.files.get(&wanted.file)?;
-        file.opens.conflict(wanted.access, wanted.deny)
+    fn share_conflict(&self, request: &OpenRequest) -> Option<u32> {
+        let file = self.files.get(&request.file)?;
+        file.opens.conflict(request.access, request.deny)
     }
 
     /// Whether a client has the file open with any of this access. The client `besides` does not count.

@@ -143,8 +143,8 @@ fn owner(client_id: u64, name: &[u8]) -> StateOwner<'_> {
     }
 }
 
-fn wanted(access: u32, deny: u32) -> Wanted {
-    Wanted {
+fn wanted(access: u32, deny: u32) -> OpenRequest {
+    OpenRequest {
         file: FILE,
         access,
         deny,

@@ -155,8 +155,8 @@ fn who_hears_nothing_gets_none() {
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
     assert_eq!(opens(&client, b"file", READ).delegation, Err(None));
-    let wish = READ | share_access::WANT_READ;
-    let given = opens(&client, b"file", wish);
+    let want = READ | share_access::WANT_READ;
+    let given = opens(&client, b"file", want);
     assert_eq!(given.delegation, Err(Some(WhyNone::Resource(false))));
 }
 
@@ -501,9 +501,9 @@ fn what_a_client_of_version_3_has_locked_is_not_delegated() {
     };
     let span = vfs::locks::Span { first: 0, last: 9 };
     locks.lock(file.object(), span, true, theirs).expect("free");
-    let wish = READ | share_access::WANT_READ;
+    let want = READ | share_access::WANT_READ;
     let contended = Err(Some(WhyNone::Contention(false)));
-    assert_eq!(opens(&client, b"file", wish).delegation, contended);
+    assert_eq!(opens(&client, b"file", want).delegation, contended);
     locks.unlock(file.object(), span, theirs);
-    assert!(opens(&client, b"file", wish).delegation.is_ok());
+    assert!(opens(&client, b"file", want).delegation.is_ok());
 }

@@ -133,12 +133,12 @@ fn who_has_reclaimed_and_is_not_done_when_the_grace_ends_may_reclaim_again() {
 }
 
 #[test]
-fn wishes_that_there_are_none_of_are_refused() {
+fn wants_that_there_are_none_of_are_refused() {
     let room = Room::new();
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
-    for wish in [0x600, 0xff00] {
-        let open = open_op(&client, READ | wish, Claim::Null(Name(b"file")));
+    for want in [0x600, 0xff00] {
+        let open = open_op(&client, READ | want, Claim::Null(Name(b"file")));
         let reply = client.does(&[Operation::PutRootFileHandle, open]);
         assert_eq!(reply.status(), Status::Inval);
     }

@@ -132,7 +132,7 @@ fn a_client_of_minor_version_0_learns_that_it_was_expelled() {
     let state = &mut machine();
     let old = legacy(state, at(0), b"old", 1);
     let named = owner(old, b"o");
-    let deny_all = Wanted {
+    let deny_all = OpenRequest {
         deny: 3,
         ..wanted(3, 0)
     };
@@ -171,7 +171,7 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
         Err(Status::Grace),
         "not yet"
     );
-    let reclaim = Wanted {
+    let reclaim = OpenRequest {
         reclaim: true,
         ..wanted(3, 0)
     };

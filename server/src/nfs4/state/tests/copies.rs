@@ -84,7 +84,7 @@ fn a_share_that_denies_writing_ends_a_copy_under_no_open() {
     let copy = begin(state, id).unwrap();
     assert_eq!(state.next_piece(at(0), &copy), NextPiece::Copy);
     assert!(state.end_piece(&copy, 100));
-    let denies = Wanted {
+    let denies = OpenRequest {
         file: TARGET,
         ..wanted(1, 2)
     };

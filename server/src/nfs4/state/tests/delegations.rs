@@ -24,8 +24,8 @@ pub(super) fn file(ino: u64) -> ObjectId {
     ObjectId { ino, generation: 1 }
 }
 
-pub(super) fn of(file: ObjectId, access: u32) -> Wanted {
-    Wanted {
+pub(super) fn of(file: ObjectId, access: u32) -> OpenRequest {
+    OpenRequest {
         file,
         ..wanted(access, 0)
     }
@@ -50,7 +50,7 @@ fn take_for(
     state: &mut State,
     now: Nanos,
     client: u64,
-    wanted: Wanted,
+    wanted: OpenRequest,
     kind: Delegated,
 ) -> Result<StateId, WhyNone> {
     let file = wanted.file;
@@ -313,7 +313,7 @@ fn delegations_from_before_a_restart_are_reclaimed() {
     let sender = Sender::Client(id);
     let made = state.create_session(at(1), WHO, arrival(1), &create(id, exchanged.sequence));
     made.unwrap();
-    let wanted = Wanted {
+    let wanted = OpenRequest {
         reclaim: true,
         ..of(FILE, READ)
     };
@@ -416,7 +416,7 @@ fn who_has_it_alone_gets_one_to_write() {
     assert_eq!(state.io(at(0), sender, &held, FILE, Io::Write), Ok(()));
     assert_eq!(state.may_claim(sender, &held, FILE, READ | WRITE), Ok(()));
     // Opens by it disturb nobody, and those of others do, for reading too.
-    let by_it = Wanted {
+    let by_it = OpenRequest {
         delegated: true,
         ..of(FILE, READ)
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const READS: Wanted = Wanted {
+const READS: OpenRequest = OpenRequest {
     file: FILE,
     access: 1,
     deny: 0,

@@ -187,7 +187,7 @@ impl World {
             }
             Step::Open(index, name, access, deny, ino, legacy) => {
                 let name = [name];
-                let wanted = Wanted {
+                let wanted = OpenRequest {
                     file: file(ino),
                     access,
                     deny,
@@ -287,7 +287,7 @@ impl World {
                     true => Delegated::Write,
                     false => Delegated::Read,
                 };
-                let wanted = Wanted {
+                let wanted = OpenRequest {
                     file: file(ino),
                     access: share_access::READ,
                     deny: 0,

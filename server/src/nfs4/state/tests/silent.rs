@@ -16,7 +16,7 @@ fn takes(state: &mut State, now: Nanos, number: u32) {
             (id, Sender::Client(id))
         }
     };
-    let wanted = Wanted {
+    let wanted = OpenRequest {
         file,
         access: 3,
         deny: u32::from(number.is_multiple_of(5)),
@@ -60,7 +60,7 @@ fn works(state: &mut State, now: Nanos, id: u64, file: u64) -> Result<(), Status
         ino: file,
         generation: 0,
     };
-    let wanted = Wanted {
+    let wanted = OpenRequest {
         file,
         access: 3,
         deny: 0,
@@ -164,7 +164,7 @@ fn who_is_silent_makes_room_for_state_once_there_is_none() {
     for name in 0..4u8 {
         let (id, _) = client(state, at(0), &[name]);
         for ino in 0..64 {
-            let wanted = Wanted {
+            let wanted = OpenRequest {
                 file: ObjectId { ino, generation: 0 },
                 ..wanted(1, 0)
             };

@@ -1,4 +1,4 @@
-//! What a client may wish for in an OPEN (RFC 9754).
+//! What a client may want in an OPEN (RFC 9754).
 
 use super::callbacks::hearing;
 use super::delegations::{BOTH, READ, claims};
@@ -125,8 +125,8 @@ fn times_are_no_part_of_a_delegation() {
     let room = Room::new();
     room.file(b"file", b"data");
     let (client, _mailbox) = hearing(&room, b"client", 1);
-    let wish = READ | share_access::DELEGATION_TIMESTAMPS;
-    let (state, _, delegation) = open(&client, (wish, 0), named(b"file"));
+    let want = READ | share_access::DELEGATION_TIMESTAMPS;
+    let (state, _, delegation) = open(&client, (want, 0), named(b"file"));
     assert!(delegation.is_some() && state != StateId::ANONYMOUS);
     // No bit that nobody knows is passed over.
     let open = client.open(b"me", b"file", (READ | 0x40_0000, 0), None);
