@@ -17,10 +17,7 @@ use crate::{
     trace::RouteReason,
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
-use odafs_fabric::{
-    clock::{self, Nanos},
-    sync::atomic::Ordering::Relaxed,
-};
+use odafs_fabric::clock::{self, Nanos};
 
 /// Whether a read may wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,10 +255,11 @@ impl PageRead<'_> {
     #[inline]
     fn load(&self, location: &Location, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
         let steps = &self.steps;
-        let tick = &steps.file.ticks[steps.asked.shard().index()];
+        let loads = &steps.file.ticks[steps.asked.shard().index()].loads;
         let whole = steps.size == PageSize::MIN && into.len() == PageSize::MIN.bytes();
         if whole
-            && tick.loads(self.page)
+            && !loads.follows(self.page)
+            && loads.are_far()
             && let Some((_, view)) = steps.view()
         {
             view.prefetch_page(location.address + from as u64);
@@ -271,8 +269,8 @@ impl PageRead<'_> {
             return Err(Ended::LongerWay(Some(steps.asked)));
         }
         let took_ns = steps.asked.took_ns();
-        if whole && let (Some(ns), Some((_, view))) = (took_ns, steps.view()) {
-            tick.far.store(view.would_prefetch(ns), Relaxed);
+        if let Some(ns) = took_ns.filter(|_| whole) {
+            loads.took(ns);
         }
         Ok(Fetched {
             bytes: into.len(),

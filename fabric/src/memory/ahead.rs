@@ -52,7 +52,7 @@ mod measured {
     /// A read of a page that takes so many nanoseconds had to wait for memory. [`u64::MAX`] if prefetching does not pay.
     static WAITED_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-    /// Whether a read that took this long would have been faster with its page prefetched.
+    /// Whether a read of a page of 4 KiB that took so many nanoseconds would have been faster with the page prefetched.
     #[inline]
     pub fn would_pay(ns: u64) -> bool {
         ns >= WAITED_NS.load(Relaxed)

@@ -101,19 +101,13 @@ impl ArenaView {
     }
 
     /// Prefetches most of the page of 4 KiB at `address`, for a read of it by itself. That pays if the page
-    /// [is far away](ArenaView::would_prefetch).
+    /// [is far away](super::prefetch_would_pay).
     #[inline]
     pub fn prefetch_page(&self, address: u64) {
         if address < self.len() {
             let at = self.layout.place(address) as usize;
             self.data.prefetch_page(at);
         }
-    }
-
-    /// Whether a read of a page of 4 KiB that took so many nanoseconds would have been faster with the page prefetched.
-    #[inline]
-    pub fn would_prefetch(&self, ns: u64) -> bool {
-        ahead::would_pay(ns)
     }
 
     /// Prefetches the stamp of the frame at `address`.
