@@ -22,9 +22,7 @@ pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
         callback_ident: 1,
     });
     let reply = client.call(0, &[set]);
-    let OperationResult::SetClientId(Ok(confirm)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let confirm = last!(reply, SetClientId);
     let reply = client.call(0, &[Operation::SetClientIdConfirm(confirm)]);
     assert_eq!(reply.status(), Status::Ok);
     client.id = confirm.client_id;
@@ -48,10 +46,8 @@ pub(super) fn opened_and_confirmed(client: &Client<'_>, name: &[u8]) -> (StateId
         state: opened.state,
         sequence: 2,
     });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), confirm]);
-    let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let reply = client.call(0, &[put(handle), confirm]);
+    let state = last!(reply, OpenConfirm);
     (state, handle.to_vec())
 }
 
@@ -78,33 +74,17 @@ fn an_owner_confirms_its_first_open_and_repetitions_are_answered_again() {
         state: opened.state,
         sequence: 6,
     });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), confirm]);
-    let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
-    let write = |offset| {
-        Operation::Write(WriteArgs {
-            state,
-            offset,
-            stable: Stable::Unstable,
-            data: Payload(b"data"),
-        })
-    };
-    let reply = client.call(
-        0,
-        &[
-            Operation::PutFileHandle(FileHandle(handle)),
-            write(0),
-            write(4),
-        ],
-    );
+    let reply = client.call(0, &[put(handle), confirm]);
+    let state = last!(reply, OpenConfirm);
+    let write = |offset| write(state, offset, Stable::Unstable, b"data");
+    let reply = client.call(0, &[put(handle), write(0), write(4)]);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
-    let close = |sequence| Operation::Close(CloseArgs { sequence, state });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(9)]);
+    let close = |sequence| close(state, sequence);
+    let reply = client.call(0, &[put(handle), close(9)]);
     assert_eq!(reply.status(), Status::BadSeqId);
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(7)]);
+    let reply = client.call(0, &[put(handle), close(7)]);
     assert_eq!(reply.status(), Status::Ok);
-    let again = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(7)]);
+    let again = client.call(0, &[put(handle), close(7)]);
     assert_eq!(again.0, reply.0);
 }
 
@@ -117,11 +97,8 @@ fn a_number_that_another_operation_had_is_no_repetition() {
     let reply = client.call(0, &ask);
     let all = reply.all();
     let (opened, handle) = opened(&all);
-    let close = Operation::Close(CloseArgs {
-        sequence: 0,
-        state: opened.state,
-    });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close]);
+    let close = close(opened.state, 0);
+    let reply = client.call(0, &[put(handle), close]);
     assert_eq!(reply.status(), Status::BadSeqId);
     assert!(matches!(
         reply.last(),

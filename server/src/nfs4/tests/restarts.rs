@@ -3,9 +3,7 @@
 use odafs_fabric::sync::Mutex;
 
 use super::callbacks::{hearing, listening};
-use super::delegations::{
-    BOTH, READ, attributes_op, claims, gives_back, open_op, opens, put, recall,
-};
+use super::delegations::{BOTH, READ, attributes_op, claims, gives_back, open_op, opens, recall};
 use super::*;
 use crate::vfs::attributes::attributes;
 use crate::vfs::file::File;
@@ -70,9 +68,7 @@ fn file_handle(client: &Client<'_>) -> Vec<u8> {
         Operation::GetFileHandle,
     ];
     let reply = client.does(&find);
-    let OperationResult::GetFileHandle(Ok(handle)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let handle = last!(reply, GetFileHandle);
     handle.0.to_vec()
 }
 
@@ -97,9 +93,7 @@ fn an_open_brings_no_delegation_that_the_reply_has_no_room_for() {
     // One word less, and what is around it.
     holder.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
     let reply = open(&holder, b"file");
-    let OperationResult::Open(Ok(opened)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let opened = last!(reply, Open);
     assert_eq!(opened.delegation, Delegation::None);
     assert_eq!(writes(&room, &file), Ok(()));
     assert!(mailbox.is_empty());
@@ -114,9 +108,7 @@ fn a_delegation_is_returned_beside_changes_that_wait_for_it() {
             .may_sync(Procedure::Compound.code(), Reader::new(&bytes))
     };
     let give_back = Operation::DelegationReturn(StateId::ANONYMOUS);
-    let get = Operation::GetAttributes(GetAttributesArgs {
-        asked: Bitmap::EMPTY,
-    });
+    let get = get(Bitmap::EMPTY);
     assert!(!may_sync(&[put(b"handle"), get, give_back]));
     let remove = Operation::Remove(Name(b"file"));
     assert!(may_sync(&[put(b"handle"), remove]));
@@ -141,12 +133,12 @@ fn who_has_reclaimed_and_is_not_done_when_the_grace_ends_may_reclaim_again() {
 }
 
 #[test]
-fn wishes_that_there_are_none_of_are_refused() {
+fn wants_that_there_are_none_of_are_refused() {
     let room = Room::new();
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
-    for wish in [0x600, 0xff00] {
-        let open = open_op(&client, READ | wish, Claim::Null(Name(b"file")));
+    for want in [0x600, 0xff00] {
+        let open = open_op(&client, READ | want, Claim::Null(Name(b"file")));
         let reply = client.does(&[Operation::PutRootFileHandle, open]);
         assert_eq!(reply.status(), Status::Inval);
     }
