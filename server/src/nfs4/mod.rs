@@ -78,6 +78,7 @@ pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
 use state::{State, StateLimits};
+use turns::TurnQueue;
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -168,6 +169,8 @@ pub struct Nfs4 {
     /// Owners of files.
     owners: Owners,
     lease: Nanos,
+    /// Operations of 4.0 that wait for others of their owners.
+    turn_queue: TurnQueue,
 }
 
 impl Nfs4 {
@@ -208,6 +211,7 @@ impl Nfs4 {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
             lease: config.lease,
+            turn_queue: TurnQueue::default(),
             supported: std::array::from_fn(|minor| {
                 let mut all = attributes::supported(minor as u32);
                 if copies::clone_block(&export, export.root()).is_none() {

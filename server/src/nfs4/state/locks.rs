@@ -112,13 +112,6 @@ impl State {
             return Err(Status::BadSeqId.into());
         }
         let locked = self.lock_as(now, owner, &asked);
-        let known = self
-            .owners
-            .get(&owner)
-            .is_some_and(|o| !o.states.is_empty());
-        if sender == Sender::Named && known {
-            self.count(now, owner, new.lock_sequence);
-        }
         self.release_owner(owner);
         locked
     }

@@ -153,6 +153,8 @@ pub enum Sequenced {
 /// An owner's operation of 4.0 that holds its owner until [`State::end_turn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerTurn {
+    /// The client of the owner.
+    pub client: u64,
     /// For the state machine alone.
     pub(crate) owner: u64,
 }
