@@ -78,6 +78,7 @@ pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
 use state::{State, StateLimits};
+use turns::TurnQueue;
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -167,6 +168,8 @@ pub struct Nfs4 {
     server_owner: Vec<u8>,
     owners: Owners,
     lease: Nanos,
+    /// Operations of 4.0 that wait for others of their owners.
+    turn_queue: TurnQueue,
 }
 
 impl Nfs4 {
@@ -205,6 +208,7 @@ impl Nfs4 {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
             lease: config.lease,
+            turn_queue: TurnQueue::default(),
             supported: std::array::from_fn(|minor| {
                 let mut all = attributes::supported(minor as u32);
                 if copies::clone_block(&export, export.root()).is_none() {

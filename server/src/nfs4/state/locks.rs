@@ -121,11 +121,6 @@ impl State {
             return Err(Status::BadSeqId.into());
         }
         let locked = self.lock_as(now, owner, asked);
-        let known = self.owners.get(&owner);
-        let has_locks = known.is_some_and(|owner| !owner.states.is_empty());
-        if sender == Sender::Named && has_locks {
-            self.count(now, owner, new.lock_sequence);
-        }
         self.release_owner(owner);
         locked
     }

@@ -153,6 +153,9 @@ pub enum Sequenced {
 /// The turn of an owner, which an operation of 4.0 holds until [`State::end_turn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerTurn {
+    /// The client of the owner.
+    pub client: u64,
+    /// For the state alone.
     pub(crate) owner: u64,
 }
 

@@ -136,7 +136,7 @@ fn a_client_of_minor_version_0_learns_that_it_was_expelled() {
         deny: 3,
         ..wanted(3, 0)
     };
-    let Turn::Execute(turn) = state.owner_turn(at(0), &named, 1).unwrap() else {
+    let Ok(Some(Turn::Execute(turn))) = state.owner_turn(at(0), &named, 1) else {
         panic!();
     };
     let opened = state.open(at(0), Sender::Named, &named, &deny_all).unwrap();

@@ -203,13 +203,13 @@ impl World {
             Step::Turn(index, name, number) => {
                 let name = [name];
                 let turn = state.owner_turn(now, &owner(id(index), &name), number);
-                if let Ok(Turn::Execute(turn)) = turn {
+                if let Ok(Some(Turn::Execute(turn))) = turn {
                     self.turns.push(turn);
                 }
             }
             Step::StateTurn(index, number) => {
                 let turn = state.state_turn(now, &named(index).0, number);
-                if let Ok(Turn::Execute(turn)) = turn {
+                if let Ok(Some(Turn::Execute(turn))) = turn {
                     self.turns.push(turn);
                 }
             }

@@ -26,7 +26,7 @@ fn takes(state: &mut State, now: Nanos, number: u32) {
     let named = owner(id, b"o");
     let turn = (sender == Sender::Named).then(|| state.owner_turn(now, &named, 1));
     let opened = state.open(now, sender, &named, &wanted);
-    if let Some(Ok(Turn::Execute(turn))) = turn {
+    if let Some(Ok(Some(Turn::Execute(turn)))) = turn {
         state.end_turn(turn, Status::Ok, b"result");
     }
     let Ok(mut opened) = opened.map(|opened| opened.stateid) else {
@@ -34,7 +34,7 @@ fn takes(state: &mut State, now: Nanos, number: u32) {
         return;
     };
     if sender == Sender::Named
-        && let Ok(Turn::Execute(turn)) = state.state_turn(now, &opened, 2)
+        && let Ok(Some(Turn::Execute(turn))) = state.state_turn(now, &opened, 2)
     {
         opened = state.open_confirm(now, &opened, file).expect("confirmed");
         state.end_turn(turn, Status::Ok, b"result");
