@@ -20,7 +20,7 @@ use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::nfs3::Nfs3;
-use odafs_server::nfs4::{Config, Nfs4, OwnersConfig, Records};
+use odafs_server::nfs4::{CACHED_BYTES, Config, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store as _};
 
@@ -67,6 +67,7 @@ fn server() -> (Service, Vec<u8>) {
         boot: 1,
         records: Records::read("", |_| Ok(())),
         owners: OwnersConfig::default(),
+        cached_bytes: CACHED_BYTES,
     };
     let programs: Vec<Box<dyn Program>> = vec![
         Box::new(Nfs3::new(Arc::clone(&export))),

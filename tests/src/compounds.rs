@@ -22,7 +22,7 @@ use odafs_server::access::Access;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Exports, ExportsConfig};
-use odafs_server::nfs4::{Config, LEASE, MinorVersions, Nfs4, OwnersConfig, Records};
+use odafs_server::nfs4::{CACHED_BYTES, Config, LEASE, MinorVersions, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{Credential, MemoryStore, Store};
 
@@ -211,6 +211,7 @@ impl World {
             boot: 7,
             records: Records::none(),
             owners: OwnersConfig::default(),
+            cached_bytes: CACHED_BYTES,
         };
         let nfs4 = Nfs4::new(export, config).with_copies_that_go_on(COPY_BYTES);
         let programs: Vec<Box<dyn Program>> = vec![Box::new(nfs4)];

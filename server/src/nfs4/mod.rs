@@ -127,13 +127,18 @@ pub struct Config {
     pub records: Records,
     /// How clients are told the owners and groups of files.
     pub owners: OwnersConfig,
+    /// Bytes of replies that the slots of all sessions may keep, usually [`CACHED_BYTES`].
+    pub cached_bytes: usize,
 }
 
 /// The default lease. After a restart clients may have to wait for as long.
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
+/// Bytes of replies that the slots of all sessions may keep.
+pub const CACHED_BYTES: usize = 1 << 30;
+
 /// The bounds of a server's state.
-const fn limits(lease: Nanos) -> StateLimits {
+const fn limits(lease: Nanos, cached_bytes: usize) -> StateLimits {
     StateLimits {
         lease,
         clients: 1 << 14,
@@ -145,7 +150,7 @@ const fn limits(lease: Nanos) -> StateLimits {
         file_waiters: 1 << 9,
         delegations: 1 << 10,
         all_delegations: 1 << 14,
-        all_cached_bytes: 1 << 30,
+        all_cached_bytes: cached_bytes,
         slots: 64,
         message_bytes: DATA_BYTES_MAX + (64 << 10),
         cached_bytes: 8 << 10,
@@ -175,7 +180,7 @@ pub struct Nfs4 {
 impl Nfs4 {
     /// Serves `export`.
     pub fn new(export: Arc<Exports>, mut config: Config) -> Arc<Self> {
-        let limits = limits(config.lease);
+        let limits = limits(config.lease, config.cached_bytes);
         let reclaiming = config.records.take_reclaiming();
         let mut file_records = config.records.take_file_records();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)

@@ -39,7 +39,9 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Notes, Transport};
 
-use super::{Config, LEASE, MinorVersions, Nfs4, OPERATIONS_MAX, OwnersConfig, Records};
+use super::{
+    CACHED_BYTES, Config, LEASE, MinorVersions, Nfs4, OPERATIONS_MAX, OwnersConfig, Records,
+};
 use crate::rpc::access::{Access, Rights};
 use crate::rpc::{Answer, Call, Program as _, Resumed, Suspended};
 use crate::vfs::Credential;
@@ -119,6 +121,7 @@ impl Room {
             boot: 7,
             records,
             owners: OwnersConfig::default(),
+            cached_bytes: CACHED_BYTES,
         };
         Self {
             nfs: Nfs4::new(Arc::clone(&world.export), config),

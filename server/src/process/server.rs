@@ -307,6 +307,7 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
             domain: config.owner_domain.clone(),
             directory: Some(Arc::new(NameServices)),
         },
+        cached_bytes: nfs4::CACHED_BYTES,
     }))
 }
 

@@ -129,6 +129,7 @@ impl Server {
             boot: 1,
             records: odafs_server::nfs4::Records::read("", |_| Ok(())),
             owners: odafs_server::nfs4::OwnersConfig::default(),
+            cached_bytes: odafs_server::nfs4::CACHED_BYTES,
         };
         let locks = odafs_server::nlm4::Config {
             state: 1,

@@ -172,6 +172,7 @@ impl Server {
                 Ok(())
             }),
             owners: odafs_server::nfs4::OwnersConfig::default(),
+            cached_bytes: odafs_server::nfs4::CACHED_BYTES,
         };
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nlm4::new(lockd.clone())),

@@ -42,6 +42,9 @@ fn keep(
     }
 }
 
+/// Bytes of replies that slots keep: so few that a crowd of sessions leaves little.
+const CACHED_BYTES: usize = 256 << 10;
+
 /// Version 4 of this life. What it keeps of who may reclaim, and of what was left to whom, the next one reads.
 fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
     let text = |of: &Mutex<String>| of.lock().expect("a run panicked before").clone();
@@ -52,6 +55,7 @@ fn version_4(model: &Model, number: u64, store: &Arc<Mortal>) -> nfs4::Config {
         boot: number as u32,
         records: records.naming_files(&text(&model.named), keep(&model.named, store)),
         owners: nfs4::OwnersConfig::default(),
+        cached_bytes: CACHED_BYTES,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A client of version 4: what it holds, and how its compounds get through whatever happens to its connections.
 
 use super::lines::{BOTH, By, Came, Line, Lines, SHORT, is_call};
-use super::session::{self, Sent, Session, sequenced};
+use super::session::{self, Asked, Sent, Session, sequenced};
 use super::{Model, UNITS};
 use crate::history::PagePosition;
 use crate::world::{World, below, name_of};
@@ -233,13 +233,23 @@ impl<'w> Client<'w> {
         };
         let (answer, recalled) = self.session.called(message, tell);
         self.tally.told += told;
-        if let Some(state) = recalled {
-            self.recall(state);
+        match recalled {
+            Some(Asked::Delegation(state)) => self.recall(state),
+            Some(Asked::Slots(target)) => self.aim(target),
+            None => {}
         }
         if !self.careful && below(30) == 0 {
             return self.lines.cut(by);
         }
         self.lines.send(by, &answer);
+    }
+
+    /// Notes the highest slot that the server wants to be used.
+    fn aim(&mut self, target: u32) {
+        if self.session.aim(target) {
+            self.tally.fewer += 1;
+            self.say(&format!("is to use no slot above {target}"));
+        }
     }
 
     fn recall(&mut self, state: StateId) {
@@ -283,6 +293,7 @@ impl<'w> Client<'w> {
             answers.push(match sequenced(&reply) {
                 Ok(ok) => {
                     self.heard(sent.first, ok.status_flags);
+                    self.aim(ok.target_highest_slot);
                     Answer::Reply(reply)
                 }
                 Err(Status::BadSession | Status::DeadSession) => Answer::Gone,

@@ -125,6 +125,8 @@ pub struct Tally {
     pub reclaims: u64,
     /// Replies that say that no callback gets through.
     pub deaf: u64,
+    /// Requests of the server to use fewer slots.
+    pub fewer: u64,
 }
 
 impl Tally {
@@ -145,6 +147,7 @@ impl Tally {
         self.repeated += other.repeated;
         self.reclaims += other.reclaims;
         self.deaf += other.deaf;
+        self.fewer += other.fewer;
     }
 }
 
@@ -161,6 +164,7 @@ pub fn client(world: &World, model: &Model, number: u32) {
             0 => client.sleeps_too_long(),
             1 => client.starts_anew(),
             2 if !client.legacy => client.leaves_session(),
+            7 if !client.legacy => client.crowds(step),
             3..7 => client.tidies(),
             _ => {}
         }
@@ -257,13 +261,13 @@ impl Client<'_> {
             }
         }
         let mut files: Vec<usize> = (0..self.held.len()).collect();
+        let most = 1 + below(self.session.slots() as u64) as usize;
         // What another writes by itself is looked at often, for which its client is asked.
-        let look = self.seeks().filter(|_| below(2) == 0);
+        let look = self.seeks().filter(|_| ops.len() < most && below(2) == 0);
         if let Some(file) = look {
             files.retain(|other| *other != file);
             ops.push(Op::Look { file });
         }
-        let most = 1 + below(self.session.slots() as u64) as usize;
         while ops.len() < most && !files.is_empty() {
             let file = files.swap_remove(below(files.len() as u64) as usize);
             ops.extend(self.choose_for(file));

@@ -11,6 +11,9 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_tests::holdings::What;
 use odafs_tests::linear::Action;
 
+/// Sessions of a crowd.
+const CROWD: u32 = 12;
+
 impl Client<'_> {
     /// Gets a session, and reclaims what the client held.
     pub fn establish(&mut self) {
@@ -37,6 +40,11 @@ impl Client<'_> {
                 [OperationResult::CreateSession(Ok(made))] => made,
                 // The server died in between.
                 [OperationResult::CreateSession(Err(Status::StaleClientId))] => continue,
+                // Others have taken what there is.
+                [OperationResult::CreateSession(Err(Status::Delay))] => {
+                    clock::sleep(Nanos::from_millis(100));
+                    continue;
+                }
                 ref other => self.fail(&format!("CREATE_SESSION: {other:?}")),
             };
             if made.flags & create_session_flag::BACK_CHANNEL == 0 {
@@ -63,6 +71,43 @@ impl Client<'_> {
         }
     }
 
+    /// Another client takes so many sessions that the server asks all to use fewer slots. It gives them back, or is forgotten.
+    pub fn crowds(&mut self, step: u64) {
+        let name = format!("crowd-{}-{step}", self.number);
+        let ask = |client: &mut Self, body: Vec<u8>| client.deliver(&[&body], Some(By::Messages));
+        let reply = ask(self, session::exchange_id(name.as_bytes(), 1)).remove(0);
+        let (id, first) = match results(&reply)[..] {
+            [OperationResult::ExchangeId(Ok(ref exchanged))] => {
+                (exchanged.client_id, exchanged.sequence)
+            }
+            ref other => self.fail(&format!("EXCHANGE_ID: {other:?}")),
+        };
+        let mut all = Vec::new();
+        for number in 0..CROWD {
+            let create = session::create_session(1, id, first.wrapping_add(number));
+            let reply = ask(self, create).remove(0);
+            match results(&reply)[..] {
+                [OperationResult::CreateSession(Ok(made))] => all.push(Session::new(1, &made)),
+                // There is no room; or the server died in between, or its lease was over.
+                [OperationResult::CreateSession(Err(Status::Delay | Status::StaleClientId))] => {
+                    break;
+                }
+                ref other => self.fail(&format!("CREATE_SESSION: {other:?}")),
+            }
+        }
+        if below(2) == 0 {
+            for session in all {
+                let reply = ask(self, session.destroy()).remove(0);
+                match results(&reply)[..] {
+                    [OperationResult::DestroySession(Ok(()) | Err(Status::BadSession))] => {}
+                    // It came over another connection than the session was made by.
+                    [OperationResult::DestroySession(Err(Status::ConnNotBoundToSession))] => {}
+                    ref other => self.fail(&format!("DESTROY_SESSION: {other:?}")),
+                }
+            }
+        }
+    }
+
     /// Notes that the client may reclaim what it held, or has lost it.
     pub fn unknown_to_server(&mut self) {
         self.revoked = false;
@@ -73,7 +118,7 @@ impl Client<'_> {
 
     /// One compound in slot 0.
     fn one(&mut self, operations: &[Operation<'_>]) -> Option<Vec<u8>> {
-        let sent = self.session.next(0, operations, true, clock::now());
+        let sent = self.session.next(0, 0, operations, true, clock::now());
         match self.exchange(&[sent], None).remove(0) {
             Answer::Reply(reply) => Some(reply),
             Answer::Somehow | Answer::Gone => {

@@ -1,13 +1,16 @@
 //! The protocol of a client of versions 4.1 and 4.2, without IO (RFC 8881): compounds in the slots of a session, which the
 //! client repeats until it gets an answer, and the one slot of callbacks.
 
+use crate::world::below;
 use odafs_common::wire::nfs4::*;
 use odafs_common::wire::rpc::{self, Auth};
 use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
 use odafs_fabric::clock::Nanos;
 
-/// Compounds that may be under way at a time.
-pub const SLOTS: u32 = 3;
+/// Compounds that are under way at a time, at most.
+const UNDER_WAY: usize = 3;
+/// The slots that a client asks for.
+const SLOTS: u32 = 32;
 /// The program of callbacks.
 const CALLBACKS: u32 = 0x4000_0000;
 
@@ -32,6 +35,15 @@ pub struct Sent {
     pub first: Nanos,
 }
 
+/// What a callback asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    /// A delegation is to be returned.
+    Delegation(StateId),
+    /// No slot above this one is to be used.
+    Slots(u32),
+}
+
 /// A session, with all that it needs to go on over other connections.
 #[derive(Default)]
 pub struct Session {
@@ -39,6 +51,8 @@ pub struct Session {
     pub id: SessionId,
     /// The number of the last compound of each slot.
     slots: Vec<u32>,
+    /// The highest slot that the server wants to be used.
+    target: u32,
     /// The last callback: its number, what it asked behind its xid, and the answer to it.
     called: (u32, Vec<u8>, Vec<u8>),
 }
@@ -108,7 +122,8 @@ impl Session {
         Self {
             minor,
             id: made.session,
-            slots: vec![0; made.fore.max_requests.min(SLOTS) as usize],
+            slots: vec![0; made.fore.max_requests as usize],
+            target: made.fore.max_requests - 1,
             called: (0, Vec::new(), Vec::new()),
         }
     }
@@ -123,13 +138,31 @@ impl Session {
 
     /// The number of compounds that may be under way.
     pub fn slots(&self) -> usize {
-        self.slots.len()
+        UNDER_WAY.min(self.target as usize + 1)
     }
 
-    /// The next compound of a slot.
+    /// So many slots for compounds that are sent together, none above the target.
+    pub fn choose(&self, count: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..=self.target as usize).collect();
+        (0..count)
+            .map(|_| all.swap_remove(below(all.len() as u64) as usize))
+            .collect()
+    }
+
+    /// Notes the highest slot that the server wants to be used. Returns whether it is lower than before.
+    ///
+    /// # Panics
+    /// There is no such slot.
+    pub fn aim(&mut self, target: u32) -> bool {
+        assert!((target as usize) < self.slots.len(), "a target beyond");
+        std::mem::replace(&mut self.target, target) > target
+    }
+
+    /// The next compound of a slot, beside others up to slot `highest`.
     pub fn next(
         &mut self,
         slot: usize,
+        highest: usize,
         operations: &[Operation<'_>],
         kept: bool,
         now: Nanos,
@@ -146,7 +179,7 @@ impl Session {
             session: self.id,
             sequence: self.slots[slot],
             slot: slot as u32,
-            highest_slot: self.slots.len() as u32 - 1,
+            highest_slot: highest as u32,
             cache: kept,
         });
         Sent {
@@ -170,7 +203,7 @@ impl Session {
         compound(self.minor, &[Operation::DestroySession(self.id)])
     }
 
-    /// Answers a callback. A repetition gets the same answer. Returns the answer, and the request if it is new. `tell` gives the
+    /// Answers a callback. A repetition gets the same answer. Returns the answer, and what is asked for if it is new. `tell` gives the
     /// change attribute and the size of a file, by its handle, if the client is to tell them.
     ///
     /// # Panics
@@ -179,7 +212,7 @@ impl Session {
         &mut self,
         message: &[u8],
         tell: impl FnOnce(&[u8]) -> Option<(u64, u64)>,
-    ) -> (Vec<u8>, Option<StateId>) {
+    ) -> (Vec<u8>, Option<Asked>) {
         let (header, mut r) = rpc::parse_call(message).expect("a call");
         assert_eq!((header.program, header.version), (CALLBACKS, 1));
         let head = CallbackHeader::decode(&mut r).expect("a callback");
@@ -210,7 +243,8 @@ impl Session {
         let values;
         let (recalled, result) = match next() {
             CallbackOperation::Recall(recall) => {
-                (Some(recall.state), CallbackResult::Recall(Ok(())))
+                let asked = Asked::Delegation(recall.state);
+                (Some(asked), CallbackResult::Recall(Ok(())))
             }
             CallbackOperation::GetAttributes(ask) => {
                 let asked = Bitmap::of(&[Attribute::Change, Attribute::Size]);
@@ -231,7 +265,10 @@ impl Session {
                 };
                 (None, CallbackResult::GetAttributes(result))
             }
-            CallbackOperation::RecallSlot(_) => (None, CallbackResult::RecallSlot(Ok(()))),
+            CallbackOperation::RecallSlot(recall) => {
+                let asked = Asked::Slots(recall.target_highest_slot);
+                (Some(asked), CallbackResult::RecallSlot(Ok(())))
+            }
             CallbackOperation::NotifyLock(_) => (None, CallbackResult::NotifyLock(Ok(()))),
             CallbackOperation::RecallAny(_) => (None, CallbackResult::RecallAny(Ok(()))),
             other => panic!("a callback that was not asked for: {other:?}"),

@@ -24,10 +24,12 @@ impl Client<'_> {
         }
         let invoked = self.world.history.now();
         let mut sent = Vec::new();
-        for (slot, op) in ops.iter().enumerate() {
+        let slots = self.session.choose(ops.len());
+        let highest = slots.iter().copied().max().unwrap_or(0);
+        for (slot, op) in slots.into_iter().zip(ops) {
             let kept = !matches!(op, Op::Read { .. });
             let mut session = std::mem::take(&mut self.session);
-            sent.push(session.next(slot, &self.operations(op), kept, from));
+            sent.push(session.next(slot, highest, &self.operations(op), kept, from));
             self.session = session;
         }
         let reads = ops.iter().any(|op| matches!(op, Op::Read { .. }));

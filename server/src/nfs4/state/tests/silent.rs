@@ -90,7 +90,7 @@ fn works(state: &mut State, now: Nanos, id: u64, file: u64) -> Result<(), Status
 
 #[test]
 fn ten_thousand_silent_clients_are_in_nobodys_way() {
-    let limits = crate::nfs4::limits(LEASE);
+    let limits = crate::nfs4::limits(LEASE, crate::nfs4::CACHED_BYTES);
     let state = &mut State::new(limits, 5, at(0), Vec::new());
     let (id, session) = client(state, at(0), b"well-behaved");
     let mut call = 0;
