@@ -37,6 +37,19 @@ fn figures_are_those_of_the_server_that_runs_already() {
     }
 }
 
+/// A client that can load from the server's memory keeps nothing by default, and its reads are no hits.
+#[test]
+fn reads_of_the_data_cache_are_hits() {
+    let arguments = "bench latency --fabric shm --route cache --wait spin --size 4096 --file-size 4MiB --rounds 1 --seconds 0.1 --json";
+    let report = run(&arguments.split(' ').collect::<Vec<_>>()).stdout;
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{report}");
+    assert_eq!(rows[0]["route"], "cache");
+    assert!(rows[0]["reads"].as_u64() > Some(0), "{report}");
+    assert_eq!(rows[0]["other_route"], 0, "{report}");
+}
+
 /// The directory of the page goes while it measures: the table is printed all the same.
 #[test]
 fn figures_are_printed_though_the_page_is_lost() {

@@ -7,10 +7,15 @@ use odafs_common::wire::rpc::{self, Auth};
 use odafs_common::wire::xdr::{Encode, Writer};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long a test waits for an answer before it calls the server hung.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connections that this process has made. No two of them use the same xids: the server knows a client by its address
+/// alone, so an equal call with an equal xid would be a repetition to it, and get the reply that the first call got.
+static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
 /// A TCP connection that speaks record-marked RPC.
 #[derive(Debug)]
@@ -27,7 +32,8 @@ impl RawRpc {
     pub fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("connect");
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-        Self { stream, xid: 1 }
+        let xid = CONNECTIONS.fetch_add(1, Relaxed) << 20;
+        Self { stream, xid }
     }
 
     /// Sends bytes as they are.

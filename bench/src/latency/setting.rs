@@ -330,6 +330,8 @@ impl Setting {
         }
         let memory_bytes = self.file_bytes + self.file_bytes / 4 + (32 << 20);
         let options = Options {
+            // By default a client keeps nothing that it can load from the server's memory.
+            route: Route::Guarded,
             memory_bytes,
             wait: Wait::Spin,
             ..Options::default()

@@ -16,19 +16,13 @@ pub(super) fn read(
     w: &mut Writer<'_>,
 ) -> Done<Answer> {
     let file = context.file(arguments.file)?;
-    let size = file.attributes().size;
     // A client would take the size that it is shown for the file's end, and a part of the file for all of it.
-    if size > SIZE_MAX {
+    if file.attributes().size > SIZE_MAX {
         return Err(Status::FBig.into());
     }
-    // The reply reserves no room for bytes behind the end of the file.
-    let behind = size.saturating_sub(arguments.offset.into());
     let room = (context.placement).map_or(context.room, |room| room.min(MAX_DATA));
     let count = arguments.count.min(room);
-    let range = ReadRange {
-        offset: arguments.offset.into(),
-        count: count.min(u32::try_from(behind).unwrap_or(u32::MAX)),
-    };
+    let range = ReadRange::within(&file, arguments.offset.into(), count);
     let (export, who, effort) = (context.export, &context.who, context.effort);
     if context.placement.is_some() {
         let (done, pieces) = read_pinned(export, who, &file, range, effort)?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use odafs_common::wire::nfs2::*;
-use odafs_common::wire::xdr::{Encode as _, Reader, Writer};
+use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 use odafs_nic::calls::{Caller, Notes, Transport};
@@ -128,6 +128,25 @@ fn every_change_of_a_file_asks_for_what_was_promised_of_it() {
     changed(Procedure::Remove, place(&root, "c").to_bytes());
     changed(Procedure::Rename, over.to_bytes());
     assert_eq!(world.read(&other, 0, 5), b"other");
+}
+
+/// Clients of version 2 know the end of the file by the attributes alone.
+#[test]
+fn a_read_brings_something_where_the_file_has_grown_before_it() {
+    let world = World::new(64);
+    let file = world.file("a", b"old");
+    let handle = world.export.short_handle(file.object());
+    let arguments = ReadArgs {
+        file: FileHandle(&handle),
+        offset: 3,
+        count: 100,
+        total_count: 0,
+    };
+    world.write_unreported(&file, b"old and new");
+    let results = call(&world, Procedure::Read, &arguments.to_bytes()).expect("a reply");
+    let done = ReadResult::from_bytes(&results).expect("a result");
+    let done = done.expect("read");
+    assert_eq!((done.data.0, done.attributes.size), (&b" and new"[..], 11));
 }
 
 #[test]

@@ -23,16 +23,11 @@ pub(super) fn read(
             return refuse(w, failed, rest);
         }
     };
-    // The range ends at the end of the file, so that no room is wasted.
-    let behind = file.attributes().size.saturating_sub(arguments.offset);
     let room = context
         .placement
         .map_or(context.room, |room| room.min(DATA_BYTES_MAX));
     let count = arguments.count.min(room);
-    let range = ReadRange {
-        offset: arguments.offset,
-        count: count.min(u32::try_from(behind).unwrap_or(u32::MAX)),
-    };
+    let range = ReadRange::within(&file, arguments.offset, count);
     match context.placement {
         None => read_inline(context, &file, range, w),
         Some(_) => read_placed(context, &file, range, w),
@@ -88,4 +83,59 @@ fn refuse(w: &mut Writer<'_>, failed: ReadFailed, rest: Option<Attributes>) -> P
     };
     ReadResult::Err(Failed { status, rest }).encode(w);
     Ok(Answer::Replied)
+}
+
+#[cfg(test)]
+mod tests {
+    use odafs_common::wire::nfs3::{FileHandle, Procedure};
+    use odafs_common::wire::xdr::{Decode as _, Reader};
+    use odafs_fabric::Peer;
+    use odafs_nic::calls::{Caller, Notes, Transport};
+
+    use super::*;
+    use crate::nfs3::Nfs3;
+    use crate::rpc::access::Rights;
+    use crate::rpc::{Call, Program as _};
+    use crate::vfs::read::Effort;
+    use crate::vfs::testing::{World, owner};
+
+    /// libnfs fails a read that brings nothing and has not met the end of the file; Linux' client reports EIO.
+    #[test]
+    fn a_read_brings_something_where_the_file_has_grown_before_it() {
+        let world = World::new(64);
+        let file = world.file("a", b"old");
+        let arguments = ReadArgs {
+            file: FileHandle(file.handle()),
+            offset: 3,
+            count: 100,
+        };
+        let arguments = arguments.to_bytes();
+        let caller = Caller {
+            peer: Peer::Simulated(1),
+            connection: 1,
+            transport: Transport::NfsTcp,
+            reply_bytes_max: 1 << 20,
+            placement: None,
+            apart: None,
+            back: None,
+            notes: Notes::default(),
+        };
+        let call = Call {
+            caller: &caller,
+            who: owner(),
+            rights: Rights::default(),
+            procedure: Procedure::Read.code(),
+            arguments: Reader::new(&arguments),
+            apart: None,
+            effort: Effort::MayBlock,
+        };
+        world.write_unreported(&file, b"old and new");
+        let mut results = Vec::new();
+        let answer =
+            Nfs3::new(Arc::clone(&world.export)).call(call, &mut Writer::new(&mut results));
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        let done = ReadResult::from_bytes(&results).expect("a result");
+        let done = done.expect("read");
+        assert_eq!((done.data.0, done.eof), (&b" and new"[..], true));
+    }
 }

@@ -1,11 +1,11 @@
 //! Clients of minor version 0 (RFC 7530, sections 16.30, 16.33, 16.34 and 16.37).
 
 use odafs_common::wire::nfs4::{
-    Operation, ResultWriter, SetClientIdFailed, SetClientIdResult, Status,
+    Locker, Operation, ResultWriter, SetClientIdFailed, SetClientIdResult, Status,
 };
 
 use super::compound::{Compound, Done};
-use super::state::Principal;
+use super::state::{Principal, client_named_by};
 
 pub(super) fn run(
     c: &mut Compound<'_>,
@@ -40,4 +40,28 @@ pub(super) fn run(
     }
     w.push(code, &Ok::<_, Status>(()));
     Ok(Status::Ok)
+}
+
+/// The client whose lease an operation of minor version 0 renews if it succeeds: that of the stateid, of the owner or of the
+/// client id in it (RFC 7530, section 9.6).
+pub(super) fn renewed(operation: &Operation<'_>) -> Option<u64> {
+    use Operation as O;
+    let state = match operation {
+        O::Open(arguments) => return Some(arguments.owner.client_id),
+        O::LockTest(arguments) => return Some(arguments.owner.client_id),
+        O::Renew(client) => return Some(*client),
+        O::Lock(arguments) => match &arguments.locker {
+            Locker::New(new) => new.open,
+            Locker::Existing(existing) => existing.lock,
+        },
+        O::Read(arguments) => arguments.state,
+        O::Write(arguments) => arguments.state,
+        O::SetAttributes(arguments) => arguments.state,
+        O::OpenConfirm(arguments) => arguments.state,
+        O::OpenDowngrade(arguments) => arguments.state,
+        O::Close(arguments) => arguments.state,
+        O::Unlock(arguments) => arguments.lock,
+        _ => return None,
+    };
+    Some(client_named_by(&state))
 }

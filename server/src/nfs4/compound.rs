@@ -87,6 +87,8 @@ pub(super) struct Compound<'a> {
     pub now: Nanos,
     /// The client whose stateids and owners are meant.
     pub sender: Sender,
+    /// The client whose lease an operation has renewed (4.0).
+    pub renewed: Option<u64>,
     /// Bytes of data that may go ahead of the reply instead of into it.
     pub placement: Option<u32>,
     /// The data that do.

@@ -139,6 +139,8 @@ const fn limits(lease: Nanos) -> Limits {
         sessions: 16,
         states: 1 << 16,
         all_states: 1 << 20,
+        file_ranges: 1 << 15,
+        file_waiters: 1 << 9,
         delegations: 1 << 10,
         all_delegations: 1 << 14,
         all_cached_bytes: 1 << 30,

@@ -40,17 +40,10 @@ fn file(c: &Compound<'_>, arguments: &ReadArgs) -> Done<Arc<File>> {
     Ok(file)
 }
 
-/// The range to read where there is so much room: none is made for what lies behind the end of the file. And whether it
-/// starts there, which the reply has to say even if the file grows before it is read.
-fn range(file: &File, arguments: &ReadArgs, room: usize) -> (ReadRange, bool) {
-    let behind = file.attributes().size.saturating_sub(arguments.offset);
+/// The range to read where there is so much room.
+fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
     let room = u32::try_from(room).unwrap_or(u32::MAX).min(DATA_BYTES_MAX);
-    let count = arguments.count.min(room);
-    let range = ReadRange {
-        offset: arguments.offset,
-        count: count.min(u32::try_from(behind).unwrap_or(u32::MAX)),
-    };
-    (range, behind == 0)
+    ReadRange::within(file, arguments.offset, arguments.count.min(room))
 }
 
 fn read_inline(
@@ -59,11 +52,11 @@ fn read_inline(
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let (range, ended) = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
     match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
         Ok(done) => {
-            reply.finish(done.count, done.eof || ended);
+            reply.finish(done.count, done.eof);
             Ok(Status::Ok)
         }
         Err(failed) => {
@@ -81,10 +74,10 @@ fn read_placed(
     room: u32,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let (range, ended) = range(file, arguments, room as usize);
+    let range = range(file, arguments, room as usize);
     let (done, pieces) = read_pinned(c.export, &c.who, file, range, c.effort)?;
     c.placed = Some(Placed {
-        at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof || ended),
+        at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof),
         length: done.count,
         pieces,
     });
@@ -98,11 +91,11 @@ pub(super) fn read_plus(
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let file = file(c, arguments)?;
-    let (range, ended) = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
     match contents(c, &file, range, &mut reply) {
         Ok(eof) => {
-            reply.finish(eof || ended);
+            reply.finish(eof);
             Ok(Status::Ok)
         }
         Err(failed) => {

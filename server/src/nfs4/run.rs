@@ -18,7 +18,7 @@ use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
 use super::object::Object;
 use super::state::{Origin, Sender, Sequenced, Slot};
-use super::{Nfs4, OPERATIONS_MAX, recalls, sessions};
+use super::{Nfs4, OPERATIONS_MAX, clients, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
 use crate::vfs::{ids, promises};
@@ -52,6 +52,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         origin: None,
         now: clock::now(),
         sender: Sender::Named,
+        renewed: None,
         placement: call.caller.placement,
         placed: None,
         apart: call.apart,
@@ -104,7 +105,7 @@ impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
         let mut state = self.server.state.lock();
         let first = self.first.filter(|_| self.has_begun);
         match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
-            Some((code, ok)) => state.finish(&slot, &fault(code, ok), true),
+            Some((code, ok)) => state.finish(clock::now(), &slot, &fault(code, ok), true),
             None => state.abandon(&slot),
         }
     }
@@ -210,11 +211,15 @@ impl Compound<'_> {
         w.finish(status);
         if self.effort == Effort::MayBlock {
             self.server.settle();
+            self.now = clock::now();
         }
         if let Some(slot) = held.slot.take() {
             let reply = &*results.written(so_far.start());
             let mut state = self.server.state.lock();
-            state.finish(&slot, reply, self.placed.is_none());
+            state.finish(self.now, &slot, reply, self.placed.is_none());
+        } else if let Some(client) = self.renewed.filter(|_| self.effort == Effort::MayBlock) {
+            // It may have been expelled meanwhile, and hears of that.
+            let _ = self.server.state.lock().renew(self.now, client);
         }
         self.placed.map_or(Answer::Replied, Answer::Placed)
     }
@@ -248,6 +253,7 @@ impl Compound<'_> {
     /// Runs the next operation and writes its result. The status, or `None`: the operation would block, and nothing has happened.
     fn step(&mut self, operation: Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Option<Status> {
         let code = operation.code();
+        let renewed = clients::renewed(&operation).filter(|_| self.minor == 0);
         if w.count() >= OPERATIONS_MAX {
             w.fail(code, Status::Resource);
             return Some(Status::Resource);
@@ -288,6 +294,9 @@ impl Compound<'_> {
             w.fail(code, status);
             self.placed.take_if(|_| !placed);
         }
+        if status == Status::Ok && renewed.is_some() {
+            self.renewed = renewed;
+        }
         Some(too_big.unwrap_or(status))
     }
 
@@ -327,6 +336,7 @@ impl Compound<'_> {
             session: self.session,
             origin: self.origin,
             sender: self.sender,
+            renewed: self.renewed,
             placed: self.placed,
             apart: self.apart.is_some(),
             current: self.current,
@@ -352,6 +362,7 @@ struct Waiting {
     session: Option<SessionId>,
     origin: Option<Origin>,
     sender: Sender,
+    renewed: Option<u64>,
     placed: Option<Placed>,
     current: CurrentObject,
     saved: CurrentObject,
@@ -381,6 +392,7 @@ impl Suspended for Waiting {
             origin: waiting.origin,
             now: clock::now(),
             sender: waiting.sender,
+            renewed: waiting.renewed,
             placement: call.caller.placement,
             placed: waiting.placed,
             apart: call.apart.filter(|_| waiting.apart),

@@ -5,9 +5,36 @@ use odafs_common::wire::nfs4::{Locker, OpCode, Operation, ResultWriter, Status};
 
 use super::compound::{Compound, CurrentObject, Done, Stop, Written, plain};
 use super::object::Object;
-use super::state::Turn;
-use super::{lock, open};
+use super::state::{OwnerTurn, Turn};
+use super::{Nfs4, lock, open};
 use crate::vfs::ObjectId;
+
+/// An owner's turn, which is given back however the operation ends.
+struct Taken<'a> {
+    server: &'a Nfs4,
+    turn: Option<OwnerTurn>,
+    code: OpCode,
+}
+
+impl Taken<'_> {
+    /// Ends the turn. A repetition gets this result, from the status on, and `file` for the current one if that is not 0.
+    fn end(&mut self, status: Status, file: u128, result: &[u8]) {
+        let Some(turn) = self.turn.take() else {
+            return;
+        };
+        let of = self.code.code().to_be_bytes();
+        let kept = [&file.to_be_bytes(), &of[..], result].concat();
+        self.server.state.lock().end_turn(turn, status, &kept);
+    }
+}
+
+impl Drop for Taken<'_> {
+    /// Of an operation that panicked nobody knows what it has done: it never runs again, and its repetitions hear of a fault.
+    fn drop(&mut self) {
+        let fault = Status::ServerFault;
+        self.end(fault, 0, &fault.code().to_be_bytes());
+    }
+}
 
 impl Compound<'_> {
     /// Runs an operation that minor version 0 counts for its owner, on a thread that may block. A repetition gets the result
@@ -52,6 +79,11 @@ impl Compound<'_> {
                 Ok(status.and_then(Status::from_code).unwrap_or(Status::Ok))
             }
             Turn::Execute(turn) => {
+                let mut taken = Taken {
+                    server: self.server,
+                    turn: Some(turn),
+                    code,
+                };
                 let status = match self.stateful(operation, w) {
                     Ok(status) => status,
                     Err(Stop::Status(status)) => {
@@ -70,13 +102,7 @@ impl Compound<'_> {
                     }
                     _ => 0,
                 };
-                let kept = [
-                    &file.to_be_bytes(),
-                    &code.code().to_be_bytes()[..],
-                    w.result(),
-                ]
-                .concat();
-                self.server.state.lock().end_turn(turn, status, &kept);
+                taken.end(status, file, w.result());
                 Ok(status)
             }
         }

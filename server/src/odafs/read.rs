@@ -72,7 +72,8 @@ fn read_inline(
 ) -> Answer {
     let room = acting.call.caller.reply_bytes_max;
     let room = room.saturating_sub(REPLY_OVERHEAD_BYTES);
-    let range = within(file, arguments, room.min(DATA_BYTES_MAX));
+    let count = arguments.count.min(room).min(DATA_BYTES_MAX);
+    let range = ReadRange::within(file, arguments.offset, count);
     let mut reply = ReadReply::begin(w, range.count);
     match read_pages(
         export,
@@ -215,16 +216,6 @@ fn left_over(call: &Call<'_>) -> usize {
 }
 
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
-
-/// The range to read, which ends at the end of the file so that no room is wasted.
-fn within(file: &File, arguments: &ReadArgs<'_>, room: u32) -> ReadRange {
-    let behind = file.attributes().size.saturating_sub(arguments.offset);
-    let count = u64::from(arguments.count.min(room)).min(behind) as u32;
-    ReadRange {
-        offset: arguments.offset,
-        count,
-    }
-}
 
 fn piggyback(
     export: &Export,

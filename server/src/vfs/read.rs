@@ -28,6 +28,24 @@ pub struct ReadRange {
     pub count: u32,
 }
 
+/// What a range keeps that begins at or behind the end of the file, in bytes.
+const GROWTH_BYTES: u64 = 4096;
+
+impl ReadRange {
+    /// At most `count` bytes from `offset` on. A reply reserves room for all of them, so they end where the file ends now.
+    ///
+    /// A range that begins there keeps some bytes nevertheless: the file may grow before it is read. A read that brings
+    /// nothing without having met the end of the file is a failure to clients (Linux reports EIO, libnfs EFAULT).
+    pub fn within(file: &File, offset: u64, count: u32) -> Self {
+        let most = match file.attributes().size.saturating_sub(offset) {
+            0 => GROWTH_BYTES.min(u64::MAX - offset),
+            left => left,
+        };
+        let count = u64::from(count).min(most) as u32;
+        Self { offset, count }
+    }
+}
+
 /// The result of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadDone {

@@ -60,6 +60,8 @@ pub(super) struct Client {
     /// Compounds of its sessions that are being executed: its lease does not end under them.
     pub under_way: u32,
     pub owners: HashMap<(Role, Vec<u8>), u64>,
+    /// Bytes of their names.
+    pub name_bytes: usize,
     /// How many stateids it has.
     pub states: usize,
     /// How many ranges it has locked.
@@ -301,6 +303,12 @@ impl State {
         self.legacy_client(now, client).map(|_| ())
     }
 
+    /// When a client was last known to be there.
+    #[cfg(test)]
+    pub fn renewed(&self, client: u64) -> Nanos {
+        self.clients[&self.number(client).unwrap()].renewed
+    }
+
     /// The client of minor version 0 with this id, whose lease is renewed.
     pub(super) fn legacy_client(&mut self, now: Nanos, id: u64) -> Result<u32, Status> {
         let number = self.number(id).ok_or(Status::StaleClientId)?;
@@ -410,6 +418,7 @@ impl State {
             renewed: now,
             under_way: 0,
             owners: HashMap::new(),
+            name_bytes: 0,
             states: 0,
             ranges: 0,
             last_state: 0,
@@ -497,7 +506,7 @@ impl State {
         let holds = |silent: &Client| !silent.owners.is_empty();
         self.expel_silent(now, client, holds, |state| {
             let most = state.limits.all_states;
-            state.entries.len() < most && state.owners.len() < most && state.ranges + 2 <= most
+            state.entries.len() < most && state.has_room_for_owner() && state.ranges + 2 <= most
         });
     }
 

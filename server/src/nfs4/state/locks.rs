@@ -146,10 +146,16 @@ impl State {
             }
         }
         self.make_room_for_state(now, client);
+        if self.is_full(asked.file) {
+            let owners = self
+                .locks
+                .in_the_way(Side::Nfs4, asked.file, Span::ALL, true);
+            self.expel_owners(now, &owners);
+        }
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         // A lock may cut one in two.
         let most = known.ranges + 2 > self.limits.states;
-        if most || self.ranges + 2 > self.limits.all_states {
+        if most || self.ranges + 2 > self.limits.all_states || self.is_full(asked.file) {
             return Err(self.too_much(client).into());
         }
         let key = match self.held.get(&(owner, asked.file)) {
@@ -158,7 +164,7 @@ impl State {
                 let what = What::Locks { open: asked.open };
                 let key = self.add_entry(client, owner, asked.file, what)?;
                 if let Some(open) = self.open_of(asked.open) {
-                    open.locks.push(key);
+                    open.locks.insert(key);
                 }
                 key
             }
@@ -221,11 +227,16 @@ impl State {
         let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
         let splits = self.locks.would_split(file, span, holder(owner));
         let most = known.ranges >= self.limits.states || self.ranges >= self.limits.all_states;
-        if splits && most {
+        if splits && (most || self.is_full(file)) {
             return Err(self.too_much(key.0));
         }
         self.give_back(key.0, owner, file, span);
         Ok(self.changed(key))
+    }
+
+    /// Whether there are as many ranges in a file as there may be.
+    fn is_full(&self, file: ObjectId) -> bool {
+        self.locks.ranges_of(file, Side::Nfs4) + 2 > self.limits.file_ranges
     }
 
     fn conflict(

@@ -10,6 +10,7 @@ mod locks;
 mod opens;
 mod owners;
 mod sessions;
+mod shares;
 mod stateids;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use delegations::{Answer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;
+pub use stateids::client_named_by;
 
 /// How long the state of a client whose lease is over is kept while nobody wants what it holds (RFC 8881, section 8.4.3).
 const COURTESY: Nanos = Nanos::from_secs(24 * 3600);
@@ -50,6 +52,10 @@ pub struct Limits {
     pub states: usize,
     /// Stateids of all clients, and as many ranges that they have locked.
     pub all_states: usize,
+    /// Ranges that they have locked in one file, because each call walks along all locks of its file.
+    pub file_ranges: usize,
+    /// Those who wait for locks of one file. The others are not told when these are free.
+    pub file_waiters: usize,
     /// Delegations of a client.
     pub delegations: usize,
     /// Delegations of all clients.
@@ -278,8 +284,10 @@ pub struct State {
     fresh: VecDeque<u32>,
     sessions: HashMap<SessionId, Session>,
     /// The sessions of each connection.
-    connections: HashMap<u64, Vec<SessionId>>,
+    connections: HashMap<u64, BTreeSet<SessionId>>,
     owners: HashMap<u64, Owner>,
+    /// Bytes of their names.
+    name_bytes: usize,
     entries: HashMap<Key, Entry>,
     /// The state that an owner has of a file.
     held: HashMap<(u64, ObjectId), Key>,
@@ -332,6 +340,7 @@ impl State {
             sessions: HashMap::new(),
             connections: HashMap::new(),
             owners: HashMap::new(),
+            name_bytes: 0,
             entries: HashMap::new(),
             held: HashMap::new(),
             files: HashMap::new(),

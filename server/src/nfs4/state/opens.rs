@@ -1,11 +1,14 @@
 //! Opens and stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2
 //! and 16.16 to 16.19).
 
+use std::collections::BTreeSet;
+
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
 use odafs_fabric::clock::Nanos;
 
 use super::locks::holder;
 use super::owners::Role;
+use super::shares::Shares;
 use super::stateids::{is_current, words};
 use super::waiters::Waiter;
 use super::{Io, Opened, Sender, State, Wanted};
@@ -43,17 +46,26 @@ pub(super) struct Open {
     /// A bit for each pair of access and deny that it was opened with.
     pairs: u16,
     /// Stateids of locks that were taken under it.
-    pub locks: Vec<Key>,
+    pub locks: BTreeSet<Key>,
     /// It was closed, and is there for a repetition of that alone (4.0).
     closed: bool,
+}
+
+#[cfg(test)]
+impl Entry {
+    /// Access and deny of an open that was not closed.
+    pub fn shares(&self) -> Option<(u32, u32)> {
+        match &self.what {
+            What::Open(open) => (!open.closed).then_some((open.access, open.deny)),
+            What::Locks { .. } => None,
+        }
+    }
 }
 
 /// What is known of a file that somebody has open.
 #[derive(Debug, Default)]
 pub(super) struct FileState {
-    opens: Vec<Key>,
-    /// How many of them deny something.
-    denying: usize,
+    pub opens: Shares,
     /// Those who were denied a lock.
     pub waiters: Vec<Waiter>,
 }
@@ -132,11 +144,10 @@ impl State {
                     access: 0,
                     deny: 0,
                     pairs: 0,
-                    locks: Vec::new(),
+                    locks: BTreeSet::new(),
                     closed: false,
                 });
                 let key = self.add_entry(client, owner, file, what)?;
-                self.files.entry(file).or_default().opens.push(key);
                 self.opens += 1;
                 key
             }
@@ -144,13 +155,11 @@ impl State {
         if let Some(entry) = self.entries.get_mut(&key)
             && let What::Open(open) = &mut entry.what
         {
-            let denied = open.deny != 0;
             open.access |= wanted.access;
             open.deny |= wanted.deny;
             open.pairs |= pair(wanted.access, wanted.deny);
-            if !denied && open.deny != 0 {
-                self.files.entry(file).or_default().denying += 1;
-            }
+            let known = self.files.entry(file).or_default();
+            known.opens.set(key, open.access, open.deny);
         }
         let state = self.changed(key);
         let notifies = self.hears(client);
@@ -190,30 +199,13 @@ impl State {
     /// The client of an open that stands in the way. That of the same owner does too (RFC 8881, section 9.7).
     fn share_conflict(&self, wanted: &Wanted) -> Option<u32> {
         let file = self.files.get(&wanted.file)?;
-        if wanted.deny == 0 && file.denying == 0 {
-            return None;
-        }
-        let mut opens = file.opens.iter();
-        let found = opens.find(|key| {
-            self.entries.get(key).is_some_and(|entry| {
-                let What::Open(open) = &entry.what else {
-                    return false;
-                };
-                let clash = open.deny & wanted.access | open.access & wanted.deny;
-                clash != 0
-            })
-        });
-        found.map(|key| key.0)
+        file.opens.conflict(wanted.access, wanted.deny)
     }
 
     /// Whether somebody has the file open for any of this access, besides perhaps one client.
     pub(super) fn is_open_for(&self, file: ObjectId, access: u32, besides: Option<u32>) -> bool {
-        let opens = self.files.get(&file).map(|file| &file.opens);
-        opens.into_iter().flatten().any(|key| {
-            let what = self.entries.get(key).map(|entry| &entry.what);
-            matches!(what, Some(What::Open(open)) if open.access & access != 0)
-                && Some(key.0) != besides
-        })
+        let known = self.files.get(&file);
+        known.is_some_and(|known| known.opens.is_open_for(access, besides))
     }
 
     /// OPEN_CONFIRM
@@ -260,10 +252,9 @@ impl State {
         if union(pairs) != (access, deny) {
             return Err(Status::Inval);
         }
-        let ceases = open.deny != 0 && deny == 0;
         (open.access, open.deny, open.pairs) = (access, deny, pairs);
-        if ceases && let Some(file) = self.files.get_mut(&file) {
-            file.denying -= 1;
+        if let Some(file) = self.files.get_mut(&file) {
+            file.opens.set(key, access, deny);
         }
         Ok(self.changed(key))
     }
@@ -344,13 +335,9 @@ impl State {
             Io::Read => share_deny::READ,
             Io::Write => share_deny::WRITE,
         };
-        let Some(file) = self.files.get(&file).filter(|file| file.denying > 0) else {
-            return false;
-        };
-        file.opens.iter().any(|key| {
-            let what = self.entries.get(key).map(|entry| &entry.what);
-            matches!(what, Some(What::Open(open)) if open.deny & bit != 0)
-                && !self.is_over(key.0, now)
+        self.files.get(&file).is_some_and(|file| {
+            let mut clients = file.opens.denying(bit);
+            clients.any(|client| !self.is_over(client, now))
         })
     }
 
@@ -362,14 +349,15 @@ impl State {
     /// Whether this client has the file open, or a delegation of it. In minor version 0, where a file handle is not sent on behalf
     /// of a client, nobody has.
     pub fn is_held_by(&self, sender: Sender, file: ObjectId) -> bool {
-        let opens = self.files.get(&file).into_iter();
-        let opens = opens.flat_map(|file| file.opens.iter().copied());
-        let delegated = self.delegated_to_others(file, None);
-        let mut clients = opens.chain(delegated).map(|(client, _)| client);
-        match sender {
-            Sender::Client(id) => clients.any(|client| self.number(id) == Some(client)),
-            Sender::Named => false,
-        }
+        let Sender::Client(id) = sender else {
+            return false;
+        };
+        let Some(client) = self.number(id) else {
+            return false;
+        };
+        let opens = self.files.get(&file).map(|file| &file.opens);
+        let mut delegated = self.delegated_to_others(file, None).into_iter();
+        opens.is_some_and(|opens| opens.has(client)) || delegated.any(|key| key.0 == client)
     }
 
     /// FREE_STATEID
@@ -511,7 +499,7 @@ impl State {
             return;
         }
         let (owner, file) = (entry.owner, entry.file);
-        let denied = std::mem::take(&mut open.deny) != 0;
+        open.deny = 0;
         let locks = std::mem::take(&mut open.locks);
         for lock in locks {
             let locker = self.entries.get(&lock).map(|entry| entry.owner);
@@ -523,8 +511,7 @@ impl State {
         self.held.remove(&(owner, file));
         self.opens -= 1;
         if let Some(state) = self.files.get_mut(&file) {
-            state.opens.retain(|open| *open != key);
-            state.denying -= usize::from(denied);
+            state.opens.remove(key);
         }
         self.release_file(file);
     }
@@ -544,7 +531,7 @@ impl State {
         if let What::Locks { open } = entry.what
             && let Some(open) = self.open_of(open)
         {
-            open.locks.retain(|lock| *lock != key);
+            open.locks.remove(&key);
         }
         self.give_back(key.0, owner, file, Span::ALL);
         self.remove_entry(key);

@@ -4,12 +4,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use odafs_common::wire::nfs4::{StateId, StateOwner, Status};
+use odafs_common::wire::nfs4::{MAX_OPAQUE, StateId, StateOwner, Status};
 use odafs_fabric::clock::Nanos;
 
 use super::locks::holder;
 use super::opens::What;
 use super::{OwnerTurn, Sender, State, Turn};
+
+/// The names of owners have so many bytes at most, on the mean of as many owners as there may be.
+const NAME_BYTES: usize = 64;
 
 /// What an owner owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,9 +223,16 @@ impl State {
             return Err(Status::Expired);
         };
         // In 4.0 there may be owners without state.
-        if known.owners.len() >= self.limits.states || self.owners.len() >= self.limits.all_states {
+        let limits = &self.limits;
+        let many = known.owners.len() >= limits.states || self.owners.len() >= limits.all_states;
+        let bytes = name.len();
+        let long = known.name_bytes + bytes > limits.states * NAME_BYTES
+            || self.name_bytes + bytes > limits.all_states * NAME_BYTES;
+        if many || long {
             return Err(too_much);
         }
+        known.name_bytes += bytes;
+        self.name_bytes += bytes;
         known.owners.insert((role, name.to_vec()), number);
         let owner = Owner {
             client,
@@ -270,11 +280,20 @@ impl State {
     /// Forgets an owner and its state.
     pub(super) fn remove_owner(&mut self, number: u64) {
         self.take_states(number);
-        if let Some(owner) = self.owners.remove(&number)
-            && let Some(client) = self.clients.get_mut(&owner.client)
-        {
+        let Some(owner) = self.owners.remove(&number) else {
+            return;
+        };
+        self.name_bytes -= owner.name.len();
+        if let Some(client) = self.clients.get_mut(&owner.client) {
+            client.name_bytes -= owner.name.len();
             client.owners.remove(&(owner.role, owner.name));
         }
+    }
+
+    /// Whether there may be another owner, whatever its name.
+    pub(super) fn has_room_for_owner(&self) -> bool {
+        let most = self.limits.all_states;
+        self.owners.len() < most && self.name_bytes + MAX_OPAQUE as usize <= most * NAME_BYTES
     }
 
     /// Takes its state from an owner.

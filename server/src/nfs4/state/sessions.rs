@@ -303,7 +303,7 @@ impl State {
         let oldest =
             (session.connections.len() >= CONNECTIONS_MAX).then(|| session.connections.remove(0));
         session.connections.push(connection);
-        self.connections.entry(connection).or_default().push(*id);
+        self.connections.entry(connection).or_default().insert(*id);
         if let Some(oldest) = oldest {
             self.unbind_back(oldest, id);
             self.unbind(oldest, id);
@@ -312,7 +312,7 @@ impl State {
 
     fn unbind(&mut self, connection: u64, id: &SessionId) {
         if let Some(sessions) = self.connections.get_mut(&connection) {
-            sessions.retain(|session| session != id);
+            sessions.remove(id);
             if sessions.is_empty() {
                 self.connections.remove(&connection);
             }
@@ -458,26 +458,28 @@ impl State {
         })
     }
 
-    /// The state of a slot whose compound has ended, unless its session was destroyed meanwhile.
-    fn end(&mut self, slot: &Slot) -> Option<&mut SlotState> {
+    /// The state of a slot whose compound has ended, unless its session was destroyed meanwhile. The client was there until
+    /// `renewed`.
+    fn end(&mut self, renewed: Nanos, slot: &Slot) -> Option<&mut SlotState> {
         let client = self.number(slot.client);
         if let Some(client) = client.and_then(|number| self.clients.get_mut(&number)) {
             client.under_way = client.under_way.saturating_sub(1);
+            client.renewed = client.renewed.max(renewed);
         }
         let session = self.sessions.get_mut(&slot.session)?;
         session.slots.get_mut(slot.number as usize)
     }
 
     /// The compound of a slot was executed; its reply is kept if that was asked for, or if it is short. A reply that is not
-    /// `whole`, since its data went another way, cannot be.
-    pub fn finish(&mut self, slot: &Slot, reply: &[u8], whole: bool) {
+    /// `whole`, since its data went another way, cannot be. Renews the lease, because the compound may have taken longer than one.
+    pub fn finish(&mut self, now: Nanos, slot: &Slot, reply: &[u8], whole: bool) {
         let keep = whole
             && if slot.cache {
                 reply.len() <= slot.cached_bytes as usize
             } else {
                 reply.len() <= SHORT_BYTES
             };
-        let Some(state) = self.end(slot) else {
+        let Some(state) = self.end(now, slot) else {
             return;
         };
         state.busy = false;
@@ -490,7 +492,7 @@ impl State {
 
     /// The compound of a slot was not executed, and comes again. The reply before it is still there.
     pub fn abandon(&mut self, slot: &Slot) {
-        if let Some(state) = self.end(slot) {
+        if let Some(state) = self.end(Nanos(0), slot) {
             state.busy = false;
             state.sequence = state.sequence.wrapping_sub(1);
             // Whatever it said, the client has not seen it.

@@ -72,6 +72,12 @@ impl State {
     }
 }
 
+/// The id of the client to which a stateid belongs, if it is none of the special ones.
+pub fn client_named_by(state: &StateId) -> u64 {
+    let [boot, client, _] = words(&state.other);
+    u64::from(boot) << 32 | u64::from(client)
+}
+
 /// What a stateid is put together from: the boot, the client and the number of the state.
 pub(super) fn words(other: &[u8; 12]) -> [u32; 3] {
     let mut words = [0; 3];

@@ -3,6 +3,7 @@
 mod clients;
 mod copies;
 mod delegations;
+mod greedy;
 mod locks;
 mod random;
 mod recalls;
@@ -37,6 +38,8 @@ fn limits() -> Limits {
         sessions: 4,
         states: 64,
         all_states: 256,
+        file_ranges: 256,
+        file_waiters: 12,
         delegations: 8,
         all_delegations: 24,
         all_cached_bytes: 1 << 20,
@@ -168,6 +171,7 @@ fn assert_empty(state: &State) {
     assert!(state.clients.is_empty() && state.names.is_empty());
     assert!(state.sessions.is_empty() && state.connections.is_empty());
     assert!(state.owners.is_empty() && state.entries.is_empty());
+    assert_eq!(state.name_bytes, 0);
     assert!(state.held.is_empty() && state.files.is_empty());
     assert!(state.later.is_empty() && state.delegations.is_empty());
     assert!(state.named.is_empty() && state.cached_bytes == 0);

@@ -13,8 +13,10 @@ use super::owners::Role;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Side, Span};
 
-/// The most locks for which a client waits here.
+/// The most locks for which a client waits here, together with what waits to be said to it.
 const WAITERS_MAX: usize = 256;
+/// Owners with longer names are not told, in bytes.
+const OWNER_BYTES_MAX: usize = 128;
 
 /// An owner that was denied a lock.
 #[derive(Debug)]
@@ -45,10 +47,14 @@ impl State {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
-        if known.waits.len() >= WAITERS_MAX {
+        // What is said is a hint, for which the server keeps no more than this.
+        let many = known.waits.len() + known.callbacks.len() >= WAITERS_MAX;
+        if many || owner.name.len() > OWNER_BYTES_MAX {
             return;
         }
-        if let Some(state) = self.files.get_mut(&file) {
+        if let Some(state) = self.files.get_mut(&file)
+            && state.waiters.len() < self.limits.file_waiters
+        {
             known.waits.push(file);
             state.waiters.push(Waiter {
                 client,

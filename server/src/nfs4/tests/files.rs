@@ -62,6 +62,27 @@ fn what_is_written_is_read_by_the_current_stateid_and_by_its_own() {
 }
 
 #[test]
+fn a_read_brings_something_where_the_file_has_grown_before_it() {
+    let room = Room::new();
+    let live = room.world.file("file", b"old");
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    room.world.write_unreported(&live, b"old and new");
+    let reply = client.does(&[
+        Operation::PutFileHandle(FileHandle(&handle)),
+        Operation::Read(ReadArgs {
+            state,
+            offset: 3,
+            count: 100,
+        }),
+    ]);
+    let OperationResult::Read(Ok(data)) = reply.last() else {
+        panic!("{:?}", reply.all());
+    };
+    assert_eq!((data.data.0, data.eof), (&b" and new"[..], true));
+}
+
+#[test]
 fn a_share_for_reading_is_none_for_writing() {
     let room = Room::new();
     room.file(b"file", b"data");

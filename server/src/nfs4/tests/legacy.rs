@@ -1,5 +1,7 @@
 //! Minor version 0, which has no sessions.
 
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 /// A client of minor version 0 that is confirmed.
@@ -27,6 +29,30 @@ pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
     assert_eq!(reply.status(), Status::Ok);
     client.id = confirm.client_id;
     client
+}
+
+/// Opens a name in the root, with the numbers 1 and 2 of the owner: the stateid and the handle.
+pub(super) fn opened_and_confirmed(client: &Client<'_>, name: &[u8]) -> (StateId, Vec<u8>) {
+    let Operation::Open(open) = client.open(b"me", name, (share_access::BOTH, 0), None) else {
+        panic!();
+    };
+    let open = Operation::Open(OpenArgs {
+        sequence: 1,
+        ..open
+    });
+    let find = [Operation::PutRootFileHandle, open, Operation::GetFileHandle];
+    let reply = client.call(0, &find);
+    let all = reply.all();
+    let (opened, handle) = opened(&all);
+    let confirm = Operation::OpenConfirm(OpenConfirmArgs {
+        state: opened.state,
+        sequence: 2,
+    });
+    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), confirm]);
+    let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    (state, handle.to_vec())
 }
 
 #[test]
@@ -113,4 +139,31 @@ fn what_belongs_to_later_minor_versions_is_no_operation() {
     assert_eq!(reply.status(), Status::NoFileHandle);
     let reply = client.call(0, &[Operation::RestoreFileHandle]);
     assert_eq!(reply.status(), Status::RestoreFh);
+}
+
+#[test]
+fn an_operation_that_panics_gives_its_owners_turn_back() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let at_sync = Arc::clone(&panics);
+    let world = World::before_syncs(256, move || {
+        assert!(!at_sync.load(Ordering::Relaxed), "on purpose");
+    });
+    let room = Room::over(world, Records::none(), LEASE);
+    let client = confirmed(&room, b"client");
+    let ask = |name, sequence| {
+        let Operation::Open(open) =
+            client.open(b"me", name, (share_access::BOTH, 0), Some(unchecked()))
+        else {
+            panic!();
+        };
+        let open = Operation::Open(OpenArgs { sequence, ..open });
+        client.call(0, &[Operation::PutRootFileHandle, open])
+    };
+    panics.store(true, Ordering::Relaxed);
+    let run = std::panic::AssertUnwindSafe(|| ask(b"one", 1));
+    assert!(std::panic::catch_unwind(run).is_err());
+    panics.store(false, Ordering::Relaxed);
+    // Nobody knows what it has done, so it does not run again.
+    assert_eq!(ask(b"one", 1).status(), Status::ServerFault);
+    assert_eq!(ask(b"two", 2).status(), Status::Ok);
 }

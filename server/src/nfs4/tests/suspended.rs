@@ -3,11 +3,12 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use odafs_common::wire::rpc::{self, Auth};
+use odafs_fabric::clock;
 use odafs_fabric::sync::Mutex;
 use odafs_fabric::sync::atomic::{AtomicUsize, Ordering};
 use odafs_nic::calls::{Calls as _, ChunkSource, Job, Outcome};
 
-use super::legacy::confirmed;
+use super::legacy::{confirmed, opened_and_confirmed};
 use super::*;
 use crate::rpc::Service;
 use crate::rpc::access::{Access, Squash};
@@ -323,25 +324,8 @@ fn a_compound_without_a_session_goes_on_too() {
 fn operations_of_owners_are_counted_once() {
     let (room, syncs) = counting(|| {});
     let client = confirmed(&room, b"client");
-    let Operation::Open(open) = client.open(b"me", b"file", (share_access::BOTH, 0), None) else {
-        panic!();
-    };
-    let open = Operation::Open(OpenArgs {
-        sequence: 1,
-        ..open
-    });
-    let find = [Operation::PutRootFileHandle, open, Operation::GetFileHandle];
-    let reply = client.call(0, &find);
-    let all = reply.all();
-    let (opened, handle) = super::opened(&all);
-    let confirm = Operation::OpenConfirm(OpenConfirmArgs {
-        state: opened.state,
-        sequence: 2,
-    });
-    let reply = client.call(0, &[put(handle), confirm]);
-    let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let (state, handle) = opened_and_confirmed(&client, b"file");
+    let handle = &handle;
     let lock = Operation::Lock(LockArgs {
         kind: LockType::Write,
         reclaim: false,
@@ -395,4 +379,29 @@ fn operations_of_owners_are_counted_once() {
         &message(3, &[put(handle), unlock]),
     ));
     assert_eq!(unlocked.status(), Status::Ok, "{:?}", unlocked.all());
+}
+
+/// A client need not fear for what it has because its call took long.
+#[test]
+fn the_end_of_a_compound_renews_the_lease() {
+    let last = Arc::new(Mutex::new(Nanos(0)));
+    let synced = Arc::clone(&last);
+    let (room, _) = counting(move || *synced.lock() = clock::now());
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = opened(&client);
+    let renewed = |client: &Client<'_>| room.nfs.state.lock().renewed(client.id);
+    let written = client.does(&[put(&handle), write(state, 0, b"data")]);
+    assert_eq!(written.status(), Status::Ok, "{:?}", written.all());
+    assert!(renewed(&client) >= *last.lock());
+    // In minor version 0, if an operation of the compound renews.
+    let old = confirmed(&room, b"old");
+    let (state, _) = opened_and_confirmed(&old, b"file");
+    let written = old.call(0, &[put(&handle), write(state, 0, b"data")]);
+    assert_eq!(written.status(), Status::Ok, "{:?}", written.all());
+    assert!(renewed(&old) >= *last.lock());
+    let before = renewed(&old);
+    let anyone = write(StateId::ANONYMOUS, 0, b"data");
+    let written = old.call(0, &[put(&handle), anyone]);
+    assert_eq!(written.status(), Status::Ok, "{:?}", written.all());
+    assert_eq!(renewed(&old), before);
 }

@@ -46,6 +46,19 @@ fn reads_bring_references() {
 }
 
 #[test]
+fn a_read_brings_something_where_the_file_has_grown_before_it() {
+    let room = Room::guarded();
+    let file = room.world.file("a", b"old");
+    room.world.write_unreported(&file, b"old and new");
+    let results = room.read(&read_args(&file, 3, 100, 0), Effort::MayBlock);
+    let results = results.expect("read");
+    let done = ReadResult::from_bytes(&results)
+        .expect("a result")
+        .expect("read");
+    assert_eq!((done.data.0, done.eof), (&b" and new"[..], true));
+}
+
+#[test]
 fn replies_fit_the_transport() {
     let mut room = Room::guarded();
     let file = room.world.file("a", &[7; 64 * P]);

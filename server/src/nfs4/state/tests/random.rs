@@ -156,7 +156,9 @@ impl World {
                 }
             }
             Step::Finish(whole, bytes) => match self.slots.pop() {
-                Some(slot) if bytes % 5 > 0 => state.finish(&slot, &vec![0; bytes], whole),
+                Some(slot) if bytes % 5 > 0 => {
+                    state.finish(now, &slot, &vec![0; bytes], whole);
+                }
                 Some(slot) => state.abandon(&slot),
                 None => {}
             },
@@ -360,6 +362,18 @@ impl World {
     }
 }
 
+/// What each file is said to be open for is what its opens are for.
+fn assert_shares(state: &State) {
+    let opens = state.files.values().map(|file| file.opens.len());
+    assert_eq!(opens.sum::<usize>(), state.opens);
+    for (key, entry) in &state.entries {
+        if let Some((access, deny)) = entry.shares() {
+            let known = &state.files[&entry.file].opens;
+            assert_eq!(known.of(*key), Some((access, deny)));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
     #[test]
@@ -371,6 +385,7 @@ proptest! {
             assert!(state.clients.len() <= limits().clients);
             assert!(state.cached_bytes <= limits().all_cached_bytes);
             assert!(state.entries.len() <= limits().all_states);
+            assert_shares(state);
             let held = state.delegation_counts().held;
             assert!(held <= limits().all_delegations);
             for file in state.take_undelegated() {
@@ -382,7 +397,7 @@ proptest! {
             state.end_turn(turn, Status::Ok, b"");
         }
         for slot in world.slots.drain(..) {
-            state.finish(&slot, b"", true);
+            state.finish(at(world.now), &slot, b"", true);
         }
         state.tick(at(world.now + 72 * 3600));
         assert_empty(state);

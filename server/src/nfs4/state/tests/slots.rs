@@ -78,7 +78,7 @@ fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
     let Ok(Sequenced::Execute(slot, _)) = ask(state, 1, true) else {
         panic!();
     };
-    state.finish(&slot, &[7; 1000], true);
+    state.finish(at(0), &slot, &[7; 1000], true);
     let Ok(Sequenced::Replay(reply)) = ask(state, 1, true) else {
         panic!();
     };
@@ -97,7 +97,7 @@ fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
         let Ok(Sequenced::Execute(slot, _)) = ask(state, number, false) else {
             panic!();
         };
-        state.finish(&slot, reply, whole);
+        state.finish(at(0), &slot, reply, whole);
         match ask(state, number, false) {
             Ok(Sequenced::Replay(_)) => assert!(again, "{number}"),
             Err(Status::RetryUncachedRep) => assert!(!again, "{number}"),
@@ -228,7 +228,7 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
         };
         match state.sequence(at(0), 1, &args, 100, 1)? {
             Sequenced::Execute(slot, ok) => {
-                state.finish(&slot, &[7; 1000], true);
+                state.finish(at(0), &slot, &[7; 1000], true);
                 Ok::<_, Status>((ok.highest_slot, ok.target_highest_slot))
             }
             replay => panic!("{replay:?}"),

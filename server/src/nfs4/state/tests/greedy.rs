@@ -1,0 +1,129 @@
+//! Clients that take as much as they can of one thing.
+
+use super::*;
+
+const READS: Wanted = Wanted {
+    file: FILE,
+    access: 1,
+    deny: 0,
+    reclaim: false,
+    delegated: false,
+};
+
+fn lock(
+    state: &mut State,
+    (client, open): (u64, StateId),
+    name: &[u8],
+    kind: LockType,
+    now: u64,
+    offset: u64,
+) -> Result<StateId, LockRefused> {
+    let locker = Locker::New(OpenToLockOwner {
+        open_sequence: 0,
+        open,
+        lock_sequence: 0,
+        owner: owner(client, name),
+    });
+    let range = LockRange {
+        kind,
+        offset,
+        length: 1,
+    };
+    let sender = Sender::Client(client);
+    state.lock(at(now), sender, FILE, range, &locker, false)
+}
+
+/// A call walks along all locks of its file.
+#[test]
+fn the_ranges_of_a_file_are_bounded_for_all_together() {
+    let most = 128;
+    let limits = Limits {
+        file_ranges: most,
+        ..limits()
+    };
+    let state = &mut State::new(limits, 5, at(0), Vec::new());
+    let mut locked = 0;
+    for name in 0..4u8 {
+        let (id, _) = client(state, at(0), &[name]);
+        let opened = open(state, at(0), id, b"o", (3, 0)).unwrap();
+        for offset in 0..limits.states as u64 {
+            let offset = u64::from(name) * 1000 + offset * 2;
+            let taken = lock(state, (id, opened), b"l", LockType::Write, 1, offset);
+            match taken {
+                Ok(_) => locked += 1,
+                Err(refused) => assert_eq!(refused, Status::Delay.into()),
+            }
+        }
+    }
+    assert!(locked < most && locked + 2 >= most, "{locked}");
+    assert!(locked + 2 <= limits.all_states);
+    // The silent make room.
+    let (id, _) = client(state, at(200), b"late");
+    let opened = open(state, at(200), id, b"o", (3, 0)).unwrap();
+    lock(state, (id, opened), b"l", LockType::Write, 200, 9999).unwrap();
+}
+
+/// What waits to be told is a hint, and takes memory.
+#[test]
+fn who_is_told_of_a_free_lock_is_bounded() {
+    let state = &mut machine();
+    let (id, _) = delegations::hearing(state, b"waits", 1);
+    let (other, _) = client(state, at(0), b"other");
+    let theirs = open(state, at(0), other, b"o", (3, 0)).unwrap();
+    let locked = lock(state, (other, theirs), b"l", LockType::Write, 1, 0).unwrap();
+    let opened = open(state, at(0), id, b"o", (3, 0)).unwrap();
+    let ask = |state: &mut State, name: &[u8]| {
+        let denied = lock(state, (id, opened), name, LockType::ReadWait, 1, 0);
+        assert!(matches!(denied, Err(LockRefused::Denied(_))), "{denied:?}");
+    };
+    ask(state, &[7; 1000]);
+    assert!(state.files[&FILE].waiters.is_empty());
+    for name in 0..2 * limits().file_waiters as u32 {
+        ask(state, &name.to_be_bytes());
+    }
+    assert_eq!(state.files[&FILE].waiters.len(), limits().file_waiters);
+    let all = LockRange {
+        kind: LockType::Write,
+        offset: 0,
+        length: u64::MAX,
+    };
+    let sender = Sender::Client(other);
+    state.unlock(at(1), sender, &locked, FILE, all).unwrap();
+    assert!(state.files[&FILE].waiters.is_empty());
+}
+
+#[test]
+fn owners_with_long_names_are_fewer() {
+    let state = &mut machine();
+    let (id, _) = client(state, at(0), b"one");
+    let mut opens = Vec::new();
+    let refused = loop {
+        let mut name = [7; 1024];
+        name[0] = opens.len() as u8;
+        let sender = Sender::Client(id);
+        match state.open(at(0), sender, &owner(id, &name), &READS) {
+            Ok(opened) => opens.push(opened.state),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(refused, Status::Delay);
+    // Names of 64 bytes are as many as there may be stateids.
+    assert_eq!(opens.len(), limits().states * 64 / 1024);
+    assert!(open(state, at(0), id, b"short", (1, 0)).is_err());
+    state
+        .close(at(0), Sender::Client(id), &opens[0], FILE)
+        .unwrap();
+    open(state, at(0), id, b"short", (1, 0)).unwrap();
+    // As they are in all.
+    for name in 1..=4u8 {
+        let (id, _) = client(state, at(0), &[name]);
+        let mut long = [name; 1024];
+        for number in 0..4 {
+            long[0] = number;
+            let _ = state.open(at(0), Sender::Client(id), &owner(id, &long), &READS);
+        }
+    }
+    assert!(state.name_bytes <= limits().all_states * 64);
+    state.tick(at(48 * 3600));
+    assert_empty(state);
+}
