@@ -244,7 +244,7 @@ impl Bench {
             };
             let before = self.setting.processor_time();
             beside(self, &answered[0], &mut flooded)?;
-            used += self.setting.processor_time() - before;
+            used += self.setting.processor_time().saturating_sub(before);
             if let Some(other) = other {
                 beside(other, &answered[1], &mut elsewhere)?;
             }
