@@ -232,21 +232,25 @@ impl Bench {
         let mut peer = self.setting.peer()?;
         let [mut quiet, mut flooded, mut elsewhere] = [(); 3].map(|()| Seen::default());
         let answered = [AtomicU64::new(0), AtomicU64::new(0)];
+        let mut took = [Duration::ZERO; 2];
         let mut used = Duration::ZERO;
         // Nothing is opened for the first time in what is measured.
         self.call_for(&mut peer, Duration::ZERO, &mut Seen::default())?;
         for _ in 0..ROUNDS {
             self.call_for(&mut peer, slice, &mut quiet)?;
             let mut beside = |flooded: &Self, answered, seen: &mut Seen| {
+                // Until the last call is answered, which may be long after ours.
+                let since = Instant::now();
                 flooded.flooded(of, slice / 10, answered, || {
                     self.call_for(&mut peer, slice, seen)
-                })
+                })?;
+                Ok::<_, anyhow::Error>(since.elapsed())
             };
             let before = self.setting.processor_time();
-            beside(self, &answered[0], &mut flooded)?;
+            took[0] += beside(self, &answered[0], &mut flooded)?;
             used += self.setting.processor_time().saturating_sub(before);
             if let Some(other) = other {
-                beside(other, &answered[1], &mut elsewhere)?;
+                took[1] += beside(other, &answered[1], &mut elsewhere)?;
             }
         }
         let pair = |at: usize| {
@@ -261,13 +265,14 @@ impl Bench {
                 server_ratio: elsewhere.map(|elsewhere| flooded as f64 / elsewhere as f64),
             }
         };
-        let seconds = (slice * ROUNDS).as_secs_f64() * 1.1;
-        let [here, there] = answered.map(|count| count.into_inner() as f64 / seconds);
+        let [here, there] = [0, 1].map(|at| {
+            answered[at].load(Ordering::Relaxed) as f64 / took[at].as_secs_f64().max(1e-9)
+        });
         Ok(Row {
             flood,
             flooded: here,
             elsewhere: other.map(|_| there),
-            server_processors: other.map(|_| used.as_secs_f64() / seconds),
+            server_processors: other.map(|_| used.as_secs_f64() / took[0].as_secs_f64()),
             lookup: pair(0),
             read: pair(1),
             readdir: pair(2),
