@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result};
 
 /// Bytes of memory that a process has.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Memory {
+pub struct MemoryUse {
     /// Its own.
     pub own: u64,
     /// Shared, of which the page cache is one part.
     pub shared: u64,
 }
 
-impl Memory {
+impl MemoryUse {
     /// Of the process with this id; `None` is this one.
     ///
     /// # Errors
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn memory_that_is_taken_is_seen() {
-        let before = Memory::of(None).unwrap();
+        let before = MemoryUse::of(None).unwrap();
         let taken = vec![1u8; 64 << 20];
-        let after = Memory::of(Some(std::process::id())).unwrap();
+        let after = MemoryUse::of(Some(std::process::id())).unwrap();
         assert!(after.own >= before.own + (32 << 20), "{before:?} {after:?}");
         drop(taken);
-        assert!(Memory::of(Some(u32::MAX)).is_err());
+        assert!(MemoryUse::of(Some(u32::MAX)).is_err());
         assert_eq!(disk_bytes(Some(u32::MAX)), None);
         assert!(descriptors(None).unwrap() > 2 && descriptors(Some(u32::MAX)).is_err());
         assert!(threads(None).unwrap() > 0 && threads(Some(u32::MAX)).is_err());

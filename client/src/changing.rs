@@ -1,7 +1,7 @@
 //! Changes after which other data of a file is cached, by path and by handle alike.
 
 use crate::{
-    handle::Handle,
+    handle::FileHandle,
     nfs::{NfsError, Removed},
     shared::Shared,
     types::{Attributes, Changes, Create, Entry},
@@ -10,7 +10,12 @@ use std::time::SystemTime;
 
 impl Shared {
     /// CREATE. It may have truncated an existing file.
-    pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
+    pub fn create(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        how: &Create,
+    ) -> Result<Entry, NfsError> {
         if let Create::Unchecked(_) = how {
             self.changes_names();
         }
@@ -23,7 +28,12 @@ impl Shared {
     }
 
     /// REMOVE or RMDIR. No file loses a name by RMDIR.
-    pub fn remove(&self, directory: &Handle, name: &[u8], what: Removed) -> Result<(), NfsError> {
+    pub fn remove(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        what: Removed,
+    ) -> Result<(), NfsError> {
         if what == Removed::File {
             self.changes_names();
         }
@@ -31,13 +41,22 @@ impl Shared {
     }
 
     /// RENAME.
-    pub fn rename(&self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) -> Result<(), NfsError> {
+    pub fn rename(
+        &self,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> Result<(), NfsError> {
         self.changes_names();
         self.nfs().rename(from, to)
     }
 
     /// LINK.
-    pub fn link(&self, file: &Handle, directory: &Handle, name: &[u8]) -> Result<(), NfsError> {
+    pub fn link(
+        &self,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(), NfsError> {
         self.changes_names();
         self.nfs().link(file, directory, name)
     }
@@ -45,7 +64,7 @@ impl Shared {
     /// SETATTR, with a guard if a `ctime` is given. Returns the attributes after it.
     pub fn set_attributes(
         &self,
-        file: &Handle,
+        file: &FileHandle,
         new: &Changes,
         guard: Option<SystemTime>,
     ) -> Result<Attributes, NfsError> {

@@ -33,14 +33,16 @@ fn choose(
     is_stale: impl Fn(&Path) -> bool,
 ) -> io::Result<PathBuf> {
     let places: Vec<_> = candidates.iter().map(|path| place(path, uid)).collect();
-    let held = |at: &usize| places[*at] == Place::Held;
+    let held = |at: &usize| places[*at] == SocketState::Held;
     let there = || (0..candidates.len()).filter(held);
     // A server that was killed leaves its socket, which must not hide another one. If it is the only one, use it.
     let found = there()
         .find(|at| !is_stale(&candidates[*at]))
         .or_else(|| there().next());
     if found.is_none()
-        && let Some(at) = places.iter().position(|place| *place == Place::Untrusted)
+        && let Some(at) = places
+            .iter()
+            .position(|place| *place == SocketState::Untrusted)
     {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -69,7 +71,7 @@ fn candidates(runtime: Option<PathBuf>, uid: u32) -> Vec<PathBuf> {
 
 /// The state of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SocketState {
     /// There is no socket, and no directory that others made.
     Empty,
     /// There is a socket, in a directory where only this user and root may put one.
@@ -78,19 +80,19 @@ enum Place {
     Untrusted,
 }
 
-fn place(socket: &Path, uid: u32) -> Place {
+fn place(socket: &Path, uid: u32) -> SocketState {
     let directory = socket
         .parent()
         .and_then(|parent| parent.symlink_metadata().ok());
     let Some(found) = directory else {
-        return Place::Empty;
+        return SocketState::Empty;
     };
     if !found.is_dir() || ![0, uid].contains(&found.uid()) || found.mode() & 0o022 != 0 {
-        return Place::Untrusted;
+        return SocketState::Untrusted;
     }
     match socket.exists() {
-        true => Place::Held,
-        false => Place::Empty,
+        true => SocketState::Held,
+        false => SocketState::Empty,
     }
 }
 

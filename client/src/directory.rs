@@ -28,7 +28,7 @@ mod tree;
 pub use self::tree::Tree;
 use self::{
     crowded::Crowded,
-    sieve::{Owner, Sieve},
+    sieve::{ChunkOwner, Sieve},
     tree::{EVICTED, FANOUT, NONE, PAGES_MAX},
 };
 use odafs_common::{
@@ -50,7 +50,7 @@ const SEGMENT: usize = 16;
 const SMALL_SEGMENTS: usize = SEGMENT.ilog2() as usize + 1;
 
 /// Bytes of a chunk, including what is kept beside it.
-pub const CHUNK_BYTES: usize = size_of::<Chunk>() + size_of::<Owner>() + 4;
+pub const CHUNK_BYTES: usize = size_of::<Chunk>() + size_of::<ChunkOwner>() + 4;
 
 /// The references of all files of one client.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ struct Entry {
 struct Keeper {
     page: PageSize,
     limit: usize,
-    owners: Vec<Owner>,
+    owners: Vec<ChunkOwner>,
     free: Vec<u32>,
     order: Sieve,
     held: u64,
@@ -292,7 +292,7 @@ impl Directory {
                 return false;
             };
             let chunk = (page / CHUNK as u64) as u32;
-            keeper.owners[number] = Owner::new(Arc::downgrade(tree), chunk);
+            keeper.owners[number] = ChunkOwner::new(Arc::downgrade(tree), chunk);
             keeper.order.comes(&mut keeper.owners, number as u32);
             slot.store(number as u32 + 1, Release);
         }
@@ -414,7 +414,7 @@ impl Directory {
         self.segments
             .get(segment)?
             .get_or_init(|| (0..chunks).map(|_| Chunk::new()).collect());
-        keeper.owners.push(Owner::default());
+        keeper.owners.push(ChunkOwner::default());
         Some(number)
     }
 

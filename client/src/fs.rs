@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! A [`Handle`] identifies a file or a directory at the server. Names are looked up in a directory one at a time,
+//! A [`FileHandle`] identifies a file or a directory at the server. Names are looked up in a directory one at a time,
 //! symbolic links are not followed, and nothing is resolved or remembered in between. A name is one component of a
 //! path: at most 255 bytes, without `/` and NUL.
 //!
@@ -37,7 +37,7 @@
 
 pub use crate::{
     acl::{AclEntry, AclTag, Acls},
-    handle::Handle,
+    handle::FileHandle,
     listing::Entries,
     types::{
         Access, Attributes, Cookie, Create, DirEntry, Entry, FsInfo, Node, PathConf, Properties,
@@ -81,7 +81,7 @@ impl FileSystem {
     }
 
     /// The root of the export. The path of the client's URL does not matter here.
-    pub fn root(&self) -> Handle {
+    pub fn root(&self) -> FileHandle {
         self.client.shared().mounted.root
     }
 
@@ -103,7 +103,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `ENOENT`: there is no such name. See the [module](self#errors) for the others.
-    pub fn lookup(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<Entry, PathError> {
+    pub fn lookup(&self, dir: &FileHandle, name: impl AsRef<OsStr>) -> Result<Entry, PathError> {
         self.make("lookup", name.as_ref(), |nfs, name| nfs.lookup(dir, name))
     }
 
@@ -112,7 +112,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// See the [module](self#errors).
-    pub fn getattr(&self, file: &Handle) -> Result<Attributes, PathError> {
+    pub fn getattr(&self, file: &FileHandle) -> Result<Attributes, PathError> {
         let attributes = self.nfs().attributes(file).map_err(of("stat", file))?;
         if let Some(known) = self.client.shared().known_file(file) {
             known.revalidate(&attributes);
@@ -129,7 +129,7 @@ impl FileSystem {
     /// [module](self#errors) for the others.
     pub fn setattr(
         &self,
-        file: &Handle,
+        file: &FileHandle,
         changes: &Changes,
         guard: Option<SystemTime>,
     ) -> Result<Attributes, PathError> {
@@ -142,7 +142,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// See the [module](self#errors). A right that is not granted is not an error.
-    pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, PathError> {
+    pub fn access(&self, file: &FileHandle, wanted: Access) -> Result<Access, PathError> {
         let granted = self.nfs().access(file, wanted);
         Ok(granted.map_err(of("ask for access to", file))? & wanted)
     }
@@ -151,7 +151,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `EOPNOTSUPP`: the server has no lists. See the [module](self#errors) for the others.
-    pub fn acls(&self, file: &Handle) -> Result<Acls, PathError> {
+    pub fn acls(&self, file: &FileHandle) -> Result<Acls, PathError> {
         let lists = self.nfs().acls(file);
         lists.map_err(of("read the access control lists of", file))
     }
@@ -161,7 +161,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `EISDIR`: a directory. See the [module](self#errors) for the others.
-    pub fn open(&self, file: &Handle) -> Result<File, PathError> {
+    pub fn open(&self, file: &FileHandle) -> Result<File, PathError> {
         let verb = "open";
         let attributes = self.nfs().attributes(file).map_err(of(verb, file))?;
         if attributes.kind == FileKind::Directory {
@@ -176,7 +176,7 @@ impl FileSystem {
 
     /// Opens the file without a call. It checks neither that the file exists nor what is cached of it.
     /// [`File::snapshot`] does both.
-    pub fn file(&self, file: &Handle) -> File {
+    pub fn file(&self, file: &FileHandle) -> File {
         let shared = self.client.shared();
         let inner = OpenFile::new(shared.clone(), shared.file(*file), file.shown().into());
         File::new(self.client.clone(), inner)
@@ -188,7 +188,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `EINVAL`, `EISDIR`: not a regular file. See the [module](self#errors) for the others.
-    pub fn read(&self, file: &Handle, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+    pub fn read(&self, file: &FileHandle, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         self.file(file).read_at(buf, offset)
     }
 
@@ -209,7 +209,7 @@ impl FileSystem {
     /// # Errors
     /// `EFBIG`, `ENOSPC`, `EDQUOT`: there is no room. `EINVAL`, `EISDIR`: not a regular file. See the
     /// [module](self#errors) for the others, and [`File::write_at`] for the possible effects of a failed call.
-    pub fn write(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
+    pub fn write(&self, file: &FileHandle, data: &[u8], offset: u64) -> Result<(), WriteError> {
         self.file(file).write_at(data, offset)
     }
 
@@ -217,7 +217,12 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_stable(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
+    pub fn write_stable(
+        &self,
+        file: &FileHandle,
+        data: &[u8],
+        offset: u64,
+    ) -> Result<(), WriteError> {
         self.file(file).write_stable_at(data, offset)
     }
 
@@ -226,7 +231,7 @@ impl FileSystem {
     /// # Errors
     /// `EIO`: a restart of the server lost unstable writes, and they could not be sent again. See the
     /// [module](self#errors) for the others.
-    pub fn commit(&self, file: &Handle) -> Result<(), WriteError> {
+    pub fn commit(&self, file: &FileHandle) -> Result<(), WriteError> {
         self.file(file).sync()
     }
 
@@ -237,7 +242,7 @@ impl FileSystem {
     /// `EDQUOT`: there is no room. See the [module](self#errors) for the others.
     pub fn create(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         name: impl AsRef<OsStr>,
         how: &Create,
     ) -> Result<Entry, PathError> {
@@ -252,7 +257,7 @@ impl FileSystem {
     /// `EEXIST`: the name exists. See the [module](self#errors) for the others.
     pub fn mkdir(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         name: impl AsRef<OsStr>,
         attributes: &Changes,
     ) -> Result<Entry, PathError> {
@@ -268,7 +273,7 @@ impl FileSystem {
     /// create this kind. See the [module](self#errors) for the others.
     pub fn mknod(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         name: impl AsRef<OsStr>,
         node: Node,
         attributes: &Changes,
@@ -285,7 +290,7 @@ impl FileSystem {
     /// the others.
     pub fn symlink(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         name: impl AsRef<OsStr>,
         target: impl AsRef<OsStr>,
     ) -> Result<Entry, PathError> {
@@ -299,7 +304,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `EINVAL`: it is not a symbolic link. See the [module](self#errors) for the others.
-    pub fn readlink(&self, link: &Handle) -> Result<OsString, PathError> {
+    pub fn readlink(&self, link: &FileHandle) -> Result<OsString, PathError> {
         let target = self.nfs().read_link(link).map_err(of("readlink", link))?;
         Ok(OsString::from_vec(target))
     }
@@ -311,8 +316,8 @@ impl FileSystem {
     /// directory. `EXDEV`: `dir` is on another file system. See the [module](self#errors) for the others.
     pub fn link(
         &self,
-        file: &Handle,
-        dir: &Handle,
+        file: &FileHandle,
+        dir: &FileHandle,
         name: impl AsRef<OsStr>,
     ) -> Result<(), PathError> {
         self.on_name("link", name.as_ref(), |_, name| {
@@ -326,7 +331,7 @@ impl FileSystem {
     /// # Errors
     /// `ENOENT`: there is no such name. `EISDIR`, `EPERM`: it is a directory. See the [module](self#errors) for the
     /// others.
-    pub fn unlink(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
+    pub fn unlink(&self, dir: &FileHandle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
         self.on_name("remove", name.as_ref(), |_, name| {
             self.client.shared().remove(dir, name, Removed::File)
         })
@@ -336,7 +341,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `ENOENT`: there is no such name. `ENOTEMPTY`, `EEXIST`: it is not empty. See the [module](self#errors) for the others.
-    pub fn rmdir(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
+    pub fn rmdir(&self, dir: &FileHandle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
         self.on_name("rmdir", name.as_ref(), |_, name| {
             self.client.shared().remove(dir, name, Removed::Directory)
         })
@@ -350,9 +355,9 @@ impl FileSystem {
     /// replaced. See the [module](self#errors) for the others.
     pub fn rename(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         name: impl AsRef<OsStr>,
-        new_dir: &Handle,
+        new_dir: &FileHandle,
         new_name: impl AsRef<OsStr>,
     ) -> Result<(), PathError> {
         let verb = "rename";
@@ -371,7 +376,7 @@ impl FileSystem {
     /// # Errors
     /// The iterator's items are results, and the last one may be an error. `ESTALE`: the server no longer accepts the
     /// cookie. `ENOTDIR`: not a directory. See the [module](self#errors) for the others.
-    pub fn readdir(&self, dir: &Handle, from: Cookie) -> Entries {
+    pub fn readdir(&self, dir: &FileHandle, from: Cookie) -> Entries {
         Entries::new(self.client.shared().clone(), *dir, from, false)
     }
 
@@ -379,7 +384,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`readdir`](Self::readdir). `EOPNOTSUPP`: the server lists only names.
-    pub fn readdirplus(&self, dir: &Handle, from: Cookie) -> Entries {
+    pub fn readdirplus(&self, dir: &FileHandle, from: Cookie) -> Entries {
         Entries::new(self.client.shared().clone(), *dir, from, true)
     }
 
@@ -387,7 +392,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// See the [module](self#errors).
-    pub fn statfs(&self, file: &Handle) -> Result<Space, PathError> {
+    pub fn statfs(&self, file: &FileHandle) -> Result<Space, PathError> {
         let space = self.nfs().space(file);
         space.map_err(of("ask for space on", file))
     }
@@ -396,7 +401,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// See the [module](self#errors).
-    pub fn fsinfo(&self, file: &Handle) -> Result<FsInfo, PathError> {
+    pub fn fsinfo(&self, file: &FileHandle) -> Result<FsInfo, PathError> {
         let info = self.nfs().limits(file);
         info.map_err(of("ask for limits of", file))
     }
@@ -405,7 +410,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// See the [module](self#errors).
-    pub fn pathconf(&self, file: &Handle) -> Result<PathConf, PathError> {
+    pub fn pathconf(&self, file: &FileHandle) -> Result<PathConf, PathError> {
         let limits = self.nfs().path_configuration(file);
         limits.map_err(of("ask for limits of", file))
     }
@@ -457,7 +462,7 @@ fn checked<'n>(verb: &'static str, name: &'n OsStr) -> Result<&'n [u8], PathErro
     Ok(bytes)
 }
 
-fn of(verb: &'static str, file: &Handle) -> impl Fn(NfsError) -> PathError + use<> {
+fn of(verb: &'static str, file: &FileHandle) -> impl Fn(NfsError) -> PathError + use<> {
     let file = *file;
     move |error| error.at(verb, &file.shown())
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     error::PathError,
-    handle::Handle,
+    handle::FileHandle,
     shared::Shared,
     types::{Cookie, DirEntry},
 };
@@ -11,7 +11,7 @@ use odafs_fabric::sync::Arc;
 /// The entries of a directory; see [`FileSystem::readdir`](crate::fs::FileSystem::readdir).
 pub struct Entries {
     shared: Arc<Shared>,
-    directory: Handle,
+    directory: FileHandle,
     plus: bool,
     /// Entries that were listed and not yet taken.
     ahead: std::vec::IntoIter<DirEntry>,
@@ -21,7 +21,12 @@ pub struct Entries {
 }
 
 impl Entries {
-    pub(crate) fn new(shared: Arc<Shared>, directory: Handle, from: Cookie, plus: bool) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        directory: FileHandle,
+        from: Cookie,
+        plus: bool,
+    ) -> Self {
         Self {
             shared,
             directory,

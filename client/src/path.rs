@@ -2,7 +2,7 @@
 
 use crate::{
     error::{PathError, Status},
-    handle::Handle,
+    handle::FileHandle,
     nfs::{
         NfsError,
         mount::{names, within},
@@ -27,7 +27,7 @@ pub struct Walk<'a> {
 /// A name in a directory. The file need not exist.
 pub struct EntryName {
     /// The directory.
-    pub directory: Handle,
+    pub directory: FileHandle,
     /// The name.
     pub name: Vec<u8>,
 }
@@ -96,7 +96,7 @@ impl Walk<'_> {
         path: &Path,
         mut names: VecDeque<Vec<u8>>,
         follow: bool,
-        above: &mut Vec<Handle>,
+        above: &mut Vec<FileHandle>,
     ) -> Result<Entry, PathError> {
         let nfs = self.shared.nfs();
         let at = |error: NfsError| error.at(self.verb, &path.to_string_lossy());

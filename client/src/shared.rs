@@ -12,7 +12,7 @@ use crate::{
     delegation::Delegations,
     directory::{Directory, Location, Lookup},
     error::{CallError, ConnectError},
-    handle::Handle,
+    handle::FileHandle,
     link::Link,
     nfs::{
         MAX_DATA, Nfs, NfsError,
@@ -88,7 +88,7 @@ pub struct Shared {
 }
 
 struct Files {
-    by_handle: LruCache<Handle, Arc<FileState>>,
+    by_handle: LruCache<FileHandle, Arc<FileState>>,
     next_number: u64,
 }
 
@@ -181,7 +181,7 @@ impl Shared {
     // Files
 
     /// The state of a file. Creates it if there is none.
-    pub fn file(&self, handle: Handle) -> Arc<FileState> {
+    pub fn file(&self, handle: FileHandle) -> Arc<FileState> {
         let record = self.policy.lock().record();
         let mut files = self.files.lock();
         if let Some(file) = files.by_handle.get(&handle) {
@@ -203,7 +203,7 @@ impl Shared {
     }
 
     /// The state of a file, if there is any.
-    pub fn known_file(&self, handle: &Handle) -> Option<Arc<FileState>> {
+    pub fn known_file(&self, handle: &FileHandle) -> Option<Arc<FileState>> {
         self.files.lock().by_handle.peek(handle).cloned()
     }
 

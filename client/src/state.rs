@@ -4,7 +4,7 @@ use crate::{
     ahead::Ahead,
     delegation::Delegation,
     directory::Tree,
-    handle::Handle,
+    handle::FileHandle,
     route::{Orders, Record},
     shard::{SHARDS, Tick},
     types::{Attributes, Changed},
@@ -20,7 +20,7 @@ pub struct FileState {
     /// Its number in this client, for the data cache.
     pub number: u64,
     /// The server's handle.
-    pub handle: Handle,
+    pub handle: FileHandle,
     /// Its references.
     pub tree: Arc<Tree>,
     /// Which references to fetch ahead.
@@ -170,7 +170,7 @@ impl FileState {
     /// A file of which nothing is known yet. Its unstable writes also count in `unstable`.
     pub fn new(
         number: u64,
-        handle: Handle,
+        handle: FileHandle,
         record: Record,
         orders: Orders,
         unstable: Arc<AtomicU64>,

@@ -5,7 +5,7 @@ use odafs_common::reference::{AccessKey, Epoch};
 use std::time::{Duration, SystemTime};
 
 fn file() -> FileState {
-    let handle = Handle::from_bytes(&[1]).unwrap();
+    let handle = FileHandle::from_bytes(&[1]).unwrap();
     let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
     let record = Policy::new(Config::default(), 1, None).record();
     FileState::new(1, handle, record, orders, Arc::default())

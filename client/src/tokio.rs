@@ -6,7 +6,7 @@
 use crate::{
     batch::FileRequest,
     error::{ConnectError, PathError, ReadError, WriteError},
-    fs::{self, Handle},
+    fs::{self, FileHandle},
     metadata::{DirEntry, Metadata},
     options::Options,
     url::Url,
@@ -194,7 +194,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`fs::FileSystem::open`].
-    pub async fn open(&self, file: Handle) -> Result<File, PathError> {
+    pub async fn open(&self, file: FileHandle) -> Result<File, PathError> {
         let blocking = self.call(move |fs| fs.open(&file)).await?;
         Ok(File { blocking })
     }

@@ -1,6 +1,6 @@
 //! The client's types for files, whatever the protocol: what a server says about them, and what it is asked to do.
 
-use crate::handle::Handle;
+use crate::handle::FileHandle;
 use std::{
     ffi::OsString,
     ops::{BitAnd, BitOr},
@@ -123,7 +123,7 @@ pub enum When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// The server's handle.
-    pub handle: Handle,
+    pub handle: FileHandle,
     /// Its attributes.
     pub attributes: Attributes,
 }
@@ -138,7 +138,7 @@ pub struct DirEntry {
     /// The cookie after this entry, where a listing may continue.
     pub cookie: Cookie,
     /// The server's handle. `None` from READDIR, and if the server does not say.
-    pub handle: Option<Handle>,
+    pub handle: Option<FileHandle>,
     /// The attributes. `None` from READDIR, and if the server does not say, because the file may be gone.
     pub attributes: Option<Attributes>,
 }

@@ -2,7 +2,7 @@
 
 use odafs::{
     Cache, Changes, Client, FileKind, Options, PathError, When,
-    fs::{Access, Cookie, Create, FileSystem, Handle, Node},
+    fs::{Access, Cookie, Create, FileHandle, FileSystem, Node},
 };
 use odafs_server::{
     config::{ServerConfig, Squash},
@@ -282,8 +282,8 @@ fn a_handle_is_stale_when_its_file_is_gone() {
         .unwrap();
     fs.write_stable(&made.handle, b"abc", 0).unwrap();
     let kept = made.handle.as_bytes().to_vec();
-    assert!(!kept.is_empty() && kept.len() <= Handle::MAX);
-    let back = Handle::from_bytes(&kept).unwrap();
+    assert!(!kept.is_empty() && kept.len() <= FileHandle::MAX);
+    let back = FileHandle::from_bytes(&kept).unwrap();
     assert_eq!(back, made.handle);
     let file = fs.open(&back).unwrap();
     // Another client knows it by the same bytes, over another transport.
@@ -302,11 +302,11 @@ fn a_handle_is_stale_when_its_file_is_gone() {
         assert_eq!(fs.write(&back, b"x", 0).unwrap_err().errno(), ESTALE);
     }
     assert_eq!(file.read_at(&mut [0; 3], 0).unwrap_err().errno(), ESTALE);
-    assert_eq!(Handle::from_bytes(&[0; Handle::MAX + 1]), None);
-    let strange = Handle::from_bytes(&[0xab; Handle::MAX]).unwrap();
+    assert_eq!(FileHandle::from_bytes(&[0; FileHandle::MAX + 1]), None);
+    let strange = FileHandle::from_bytes(&[0xab; FileHandle::MAX]).unwrap();
     assert_eq!(errno(fs.getattr(&strange)), ESTALE);
     let told = fs.getattr(&strange).unwrap_err().to_string();
-    assert!(told.starts_with("stat handle abab"), "{told}");
+    assert!(told.starts_with("stat file handle abab"), "{told}");
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn a_snapshot_ends_with_its_version() {
         other.write_stable(&made, &[1; 16_384], 0).unwrap();
         made
     };
-    type Change<'a> = &'a dyn Fn(&Handle);
+    type Change<'a> = &'a dyn Fn(&FileHandle);
     let changes: [(&str, Change); 5] = [
         ("written", &|file| {
             other.write_stable(file, &[2; 10], 4096).unwrap();

@@ -25,8 +25,8 @@ pub use requester::{
     RequesterConfig, Stream,
 };
 pub use responder::{
-    Expose, ExposureId, Ignored, IncomingCall, ReadRead, ReplyPlan, Responder, ResponderConfig,
-    SPARE_RECEIVES, Step, Ticket,
+    Expose, ExposureId, Ignored, IncomingCall, ReadRead, Received, ReplyPlan, Responder,
+    ResponderConfig, SPARE_RECEIVES, Ticket,
 };
 pub use reverse::ReverseError;
 

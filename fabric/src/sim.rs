@@ -95,7 +95,7 @@ struct Request {
     /// The client's number.
     node: u32,
     private_data: Vec<u8>,
-    answer: Arc<Answer>,
+    answer: Arc<ConnectAnswer>,
 }
 
 /// The connection with the server's private data, or the reason why there is none.
@@ -103,12 +103,12 @@ type Given = Result<(Arc<SimLink>, Vec<u8>), String>;
 
 /// The server's answer to a request.
 #[derive(Default)]
-struct Answer {
+struct ConnectAnswer {
     given: Mutex<Option<Given>>,
     changed: Condvar,
 }
 
-impl Answer {
+impl ConnectAnswer {
     /// The first answer counts.
     fn give(&self, answer: Given) {
         self.given.lock().get_or_insert(answer);
@@ -198,7 +198,7 @@ impl Network {
     ) -> io::Result<Box<dyn QueuePair>> {
         let refused = |reason: String| io::Error::new(io::ErrorKind::ConnectionRefused, reason);
         fabric::check_private_data(private_data)?;
-        let answer = Arc::new(Answer::default());
+        let answer = Arc::new(ConnectAnswer::default());
         let life = {
             let mut state = self.0.state.lock();
             state.clients += 1;

@@ -18,7 +18,7 @@ use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::drc::{Bounds, DuplicateCache};
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::nfs3::Nfs3;
 use odafs_server::nfs4::{Config, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
@@ -59,7 +59,7 @@ fn server() -> (Service, Vec<u8>) {
         populate: false,
     };
     let arena = Arc::new(Arena::create(&arena).expect("memory"));
-    let export = Arc::new(Export::new(ExportConfig::default(), store, arena));
+    let export = Arc::new(Exports::new(ExportsConfig::default(), store, arena));
     let handle = export.handle(file).to_vec();
     let four = Config {
         minors: MinorVersions::ALL,

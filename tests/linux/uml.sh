@@ -2,7 +2,7 @@
 # an unmodified Debian kernel that runs as a process.
 #
 #   uml_fetch              downloads the kernel once (Debian packages, unpacked, not installed)
-#   uml_network            a tap device in this network namespace: here $UML_HOST, the guest $UML_GUEST
+#   uml_network            a tap device in this network namespace, $UML_TAP: here $UML_HOST, the guest $UML_GUEST
 #   uml_locks              what a guest runs first that takes locks by NFS version 3: rpcbind and rpc.statd, none of this machine's
 #   uml_boot OUT SCRIPT    boots, runs SCRIPT in the guest as root, returns its exit status
 #
@@ -11,6 +11,7 @@
 # directories under /mnt. Its output goes to OUT/guest.log, the kernel's to OUT/console.log.
 
 UML_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/odafs-tests/uml
+UML_TAP=tap0
 UML_HOST=10.77.0.1
 UML_GUEST=10.77.0.2
 
@@ -29,9 +30,9 @@ uml_fetch() {
 
 uml_network() {
     ip link set lo up
-    ip tuntap add dev tap0 mode tap
-    ip addr add "$UML_HOST/24" dev tap0
-    ip link set tap0 up
+    ip tuntap add dev "$UML_TAP" mode tap
+    ip addr add "$UML_HOST/24" dev "$UML_TAP"
+    ip link set "$UML_TAP" up
 }
 
 # The guest's first process. busybox is only there for insmod: the host may have no kmod.
@@ -90,9 +91,10 @@ uml_boot() {
     rm -f "$out/status"
     uml_init "$out" "$script" >"$out/init"
     chmod +x "$out/init"
-    timeout "${UML_TIMEOUT:-420}" "$UML_CACHE/usr/bin/linux.uml" mem=768M \
+    # It keeps a directory of its own in its home.
+    HOME=$out timeout "${UML_TIMEOUT:-420}" "$UML_CACHE/usr/bin/linux.uml" mem=768M \
         rootfstype=hostfs rootflags=/ ro init="$out/init" \
-        vec0:transport=tap,ifname=tap0,depth=128,gro=1 con=null con0=fd:0,fd:1 \
+        vec0:transport=tap,ifname=$UML_TAP,depth=128,gro=1 con=null con0=fd:0,fd:1 \
         </dev/null >"$out/console.log" 2>&1
     [ -e "$out/status" ] || { tail -20 "$out/console.log"; fail "the guest did not finish (see $out/console.log)"; }
     return "$(cat "$out/status")"

@@ -21,7 +21,7 @@ use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::nfs4::{Config, LEASE, MinorVersions, Nfs4, OwnersConfig, Records};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{Credential, MemoryStore, Store};
@@ -197,14 +197,14 @@ impl World {
         let arena = Arc::new(Arena::create(&arena).expect("memory"));
         let behind = Arc::clone(&store) as Arc<dyn Store>;
         // No client reads directly.
-        let shown = ExportConfig {
+        let shown = ExportsConfig {
             nic: NicConfig {
                 tpt_entries: 64,
                 ..NicConfig::default()
             },
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
-        let export = Arc::new(Export::new(shown, behind, arena));
+        let export = Arc::new(Exports::new(shown, behind, arena));
         let config = Config {
             minors: MinorVersions::ALL,
             lease: LEASE,

@@ -32,7 +32,7 @@ impl RawRpc {
     pub fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("connect");
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
-        let xid = CONNECTIONS.fetch_add(1, Relaxed) << 20;
+        let xid = CONNECTIONS.fetch_add(1, Relaxed) << 16;
         Self { stream, xid }
     }
 

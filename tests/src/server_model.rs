@@ -26,7 +26,7 @@ use odafs_server::access::Access;
 use odafs_server::change::observe;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
@@ -63,7 +63,7 @@ pub fn run(bytes: &[u8]) {
 
 struct World {
     service: Service,
-    export: Arc<Export>,
+    export: Arc<Exports>,
     store: Arc<MemoryStore>,
     caller: Caller,
     xid: u32,
@@ -89,12 +89,12 @@ impl World {
             tpt_entries: 64,
             ..NicConfig::default()
         };
-        let config = ExportConfig {
+        let config = ExportsConfig {
             nic,
             read_ahead_bytes: 16 << 10,
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
-        let export = Arc::new(Export::new(
+        let export = Arc::new(Exports::new(
             config,
             Arc::clone(&store) as Arc<dyn Store>,
             arena,

@@ -12,7 +12,7 @@ use odafs_nic::engine::EngineConfig;
 use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::Squash;
-use odafs_server::export::{Direct, ExportConfig};
+use odafs_server::export::{Direct, ExportsConfig};
 use odafs_server::odafs::SessionPolicy;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use odafs_server::tcp::{Limits, TcpServer};
@@ -50,9 +50,9 @@ impl House {
         let parts = Parts {
             store: Arc::clone(&store) as Arc<dyn Store>,
             arena: Arc::new(Arena::create(&arena).expect("arena")),
-            export: ExportConfig {
+            export: ExportsConfig {
                 direct: Direct::OneSided,
-                ..ExportConfig::default()
+                ..ExportsConfig::default()
             },
             nfs2: false,
             nfs4: None,

@@ -28,7 +28,7 @@ use odafs_nic::tpt::TptEntry;
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::file::File;
 use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::read::{Effort, ReadRange, read};
@@ -58,7 +58,7 @@ const MACS: [(&str, MacAlgorithm); 2] = [
 pub struct Inside {
     arena: Arc<Arena>,
     entries: Arc<Vec<TptEntry>>,
-    export: Arc<Export>,
+    export: Arc<Exports>,
     file: Arc<File>,
     random: RefCell<Random>,
 }
@@ -396,7 +396,7 @@ fn arena(frames: u32) -> Result<Arc<Arena>> {
 }
 
 /// An export of one resident file in memory.
-fn export() -> Result<(Arc<Export>, Arc<File>)> {
+fn export() -> Result<(Arc<Exports>, Arc<File>)> {
     let store = MemoryStore::new(1);
     let who = Credential::of_this_process();
     let attributes = SetAttributes {
@@ -419,7 +419,11 @@ fn export() -> Result<(Arc<Export>, Arc<File>)> {
             .map_err(|_| failed("write"))?;
     }
     let arena = arena((FILE_BYTES / PAGE as u64) as u32 * 5 / 4)?;
-    let export = Arc::new(Export::new(ExportConfig::default(), Arc::new(store), arena));
+    let export = Arc::new(Exports::new(
+        ExportsConfig::default(),
+        Arc::new(store),
+        arena,
+    ));
     let file = export.file(made.object).map_err(|_| failed("open"))?;
     let mut into = vec![0; PAGE];
     for offset in (0..FILE_BYTES).step_by(PAGE) {

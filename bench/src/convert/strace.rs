@@ -21,13 +21,13 @@ pub struct Strace {
     /// Calls that have not come back.
     unfinished: HashMap<u64, (u64, String)>,
     descriptors: HashMap<(u64, u64), usize>,
-    places: Vec<Place>,
+    places: Vec<DescriptorPosition>,
     directories: HashMap<u64, Vec<u8>>,
 }
 
 /// Where a descriptor is.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct DescriptorPosition {
     offset: u64,
     appends: bool,
 }
@@ -128,10 +128,10 @@ impl Strace {
         }
     }
 
-    fn place(&mut self, process: u64, fd: u64) -> &mut Place {
+    fn place(&mut self, process: u64, fd: u64) -> &mut DescriptorPosition {
         let places = &mut self.places;
         let at = *self.descriptors.entry((process, fd)).or_insert_with(|| {
-            places.push(Place::default());
+            places.push(DescriptorPosition::default());
             places.len() - 1
         });
         &mut self.places[at]

@@ -15,7 +15,7 @@ use odafs_nic::engine::EngineConfig;
 use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::Squash;
-use odafs_server::export::{Direct, ExportConfig};
+use odafs_server::export::{Direct, ExportsConfig};
 use odafs_server::odafs::SessionPolicy;
 use odafs_server::state::StateDir;
 use odafs_server::store::{BeforeSync, Credential, LocalOptions, LocalStore, ObjectId, Store};
@@ -169,9 +169,9 @@ impl Here {
             locks: None,
             store,
             arena: Arc::new(arena),
-            export: ExportConfig {
+            export: ExportsConfig {
                 direct: Direct::Off,
-                ..ExportConfig::default()
+                ..ExportsConfig::default()
             },
             sessions: SessionPolicy::default(),
             access: Access::new(Vec::new(), Squash::All, serving),

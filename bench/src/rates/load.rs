@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use odafs::{Buffer, File, IntoRequest, ReadRequest};
 use serde::Serialize;
 
-use super::setting::Counters;
+use super::setting::RdmaCounters;
 use crate::clock;
 use crate::cpu;
 
@@ -52,7 +52,7 @@ pub struct Round {
     /// The rate of each caller in bytes per second.
     pub by_caller: Vec<u64>,
     /// The server's counters.
-    pub counters: Counters,
+    pub counters: RdmaCounters,
 }
 
 impl Round {

@@ -19,7 +19,7 @@ use odafs_fabric::verbs;
 use serde::Serialize;
 
 pub use load::{Operation, Round};
-pub use setting::{Case, Counters, Setting};
+pub use setting::{Case, RdmaCounters, Setting};
 
 use crate::histogram::median;
 use crate::machine::{Machine, commit};

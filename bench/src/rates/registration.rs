@@ -216,18 +216,18 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Counters;
+    use super::super::RdmaCounters;
     use super::*;
 
     #[test]
     fn the_time_of_a_call_has_parts() {
         let round = Round {
             elapsed_ns: 1_000_000,
-            counters: Counters {
+            counters: RdmaCounters {
                 calls: 100,
                 registering_ns: 164_000,
                 invalidating_ns: 100_000,
-                ..Counters::default()
+                ..RdmaCounters::default()
             },
             ..Round::default()
         };

@@ -188,11 +188,11 @@ impl Setting {
         let bytes = self.conditions.file_bytes;
         // Connections and buffers are made before the measurement begins.
         load::run(&files, &load(self.conditions.time / 4), bytes, || 0)?;
-        let before = Counters::of(process)?;
+        let before = RdmaCounters::of(process)?;
         let server_cpu = || process.cpu_ns();
         let round = load::run(&files, &load(self.conditions.time), bytes, server_cpu)?;
         Ok(Round {
-            counters: Counters::of(process)?.since(&before),
+            counters: RdmaCounters::of(process)?.since(&before),
             ..round
         })
     }
@@ -230,7 +230,7 @@ fn options(spins: bool, threads: u32, rdma: Rdma) -> Options {
 
 /// A server's counters of RPC-over-RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct RdmaCounters {
     /// Number of calls.
     pub calls: u64,
     /// Number of regions registered.
@@ -247,7 +247,7 @@ pub struct Counters {
     pub invalidating_ns: u64,
 }
 
-impl Counters {
+impl RdmaCounters {
     fn of(process: &ServerProcess) -> Result<Self> {
         let address = process.metrics().context("the server has no metrics")?;
         Ok(Self::parse(&metrics(address).context("no metrics came")?))
@@ -304,12 +304,12 @@ mod tests {
     fn counters_are_found_by_their_whole_name() {
         let text = "# HELP odafs_rdma_calls_total Calls.\nodafs_rdma_calls_total_x 9\nodafs_rdma_calls_total 41\n\
                     odafs_rdma_flushes_total 3\nodafs_rdma_registering_seconds_total 0.000001500\n";
-        let counters = Counters::parse(text);
+        let counters = RdmaCounters::parse(text);
         assert_eq!(
             (counters.calls, counters.flushes, counters.bindings),
             (41, 3, 0)
         );
         assert_eq!(counters.registering_ns, 1500);
-        assert_eq!(counters.since(&Counters::default()), counters);
+        assert_eq!(counters.since(&RdmaCounters::default()), counters);
     }
 }

@@ -22,7 +22,7 @@ pub use row::Row;
 use crate::machine::{Machine, commit};
 use crate::process::{Fabric, ServerPlan, ServerProcess};
 use crate::table::bytes;
-use player::{Limits, Pass};
+use player::{Pass, PassLimits};
 use tree::Tree;
 
 /// The options of the bench.
@@ -126,7 +126,7 @@ pub fn run(
     let passes = plan.routes.len() as u32 * plan.rounds * (1 + u32::from(plan.warm)) + 1;
     // A third of the time is for files, servers and connections.
     let slice = plan.time.map(|time| time * 2 / 3 / passes);
-    let mut limits = Limits {
+    let mut limits = PassLimits {
         operations: threads.iter().map(Vec::len).collect(),
         until: None,
         as_recorded: plan.as_recorded,

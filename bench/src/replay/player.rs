@@ -16,7 +16,7 @@ use crate::histogram::Latencies;
 
 /// How far a pass goes.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct PassLimits {
     /// Number of operations of each thread.
     pub operations: Vec<usize>,
     /// The time after which no further operation begins.
@@ -106,7 +106,7 @@ pub fn play(
     client: &Client,
     trace: &Trace,
     threads: &[Vec<usize>],
-    limits: &Limits,
+    limits: &PassLimits,
 ) -> Result<Pass> {
     let before = client.statistics();
     let start = Barrier::new(threads.len());

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use crate::served::{Served, ServedPlan, Way};
-use crate::usage::Memory;
+use crate::usage::MemoryUse;
 
 /// What one of something takes, in bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -50,12 +50,12 @@ pub fn costs(plan: &Plan, program: PathBuf) -> Result<Vec<Cost>> {
         ..Options::default()
     };
     let first = served.open(Way::Shm, options.clone())?;
-    let server = || Memory::of(Some(served.process().id()));
-    let each = |before: Memory, after: Memory, number: u64| {
+    let server = || MemoryUse::of(Some(served.process().id()));
+    let each = |before: MemoryUse, after: MemoryUse, number: u64| {
         after.own.saturating_sub(before.own) / number.max(1)
     };
 
-    let (ours, theirs) = (Memory::of(None)?, server()?);
+    let (ours, theirs) = (MemoryUse::of(None)?, server()?);
     let mut open = Vec::with_capacity(plan.files);
     for number in 0..plan.files {
         open.push(first.client().open(format!("file {number}"))?);
@@ -65,11 +65,11 @@ pub fn costs(plan: &Plan, program: PathBuf) -> Result<Vec<Cost>> {
         what: "open file",
         number,
         server_bytes: each(theirs, server()?, number),
-        client_bytes: each(ours, Memory::of(None)?, number),
+        client_bytes: each(ours, MemoryUse::of(None)?, number),
         directory_bytes: None,
     };
 
-    let (ours, theirs) = (Memory::of(None)?, server()?);
+    let (ours, theirs) = (MemoryUse::of(None)?, server()?);
     let eager = served.open(
         Way::Shm,
         Options {
@@ -84,7 +84,7 @@ pub fn costs(plan: &Plan, program: PathBuf) -> Result<Vec<Cost>> {
         what: "page with a reference",
         number,
         server_bytes: each(theirs, server()?, number),
-        client_bytes: each(ours, Memory::of(None)?, number),
+        client_bytes: each(ours, MemoryUse::of(None)?, number),
         directory_bytes: Some(statistics.directory_bytes as f64 / number as f64),
     };
     Ok(vec![file, page])

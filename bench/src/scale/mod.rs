@@ -25,7 +25,7 @@ use crate::machine::{Machine, commit};
 use crate::scratch::Scratch;
 use crate::served::{Served, ServedPlan};
 use crate::spread::Spread;
-use crate::usage::Memory;
+use crate::usage::MemoryUse;
 use alone::{Alone, Load};
 use crowd::{Crowd, Slice};
 
@@ -81,12 +81,12 @@ pub struct Row {
     pub client_bytes_per_client: Option<u64>,
 }
 
-/// A count of clients in a round.
+/// What a round measured with one number of clients.
 #[derive(Clone, Copy, Debug, Default)]
-struct Step {
+struct Sample {
     slice: Slice,
-    server: Memory,
-    client: Memory,
+    server: MemoryUse,
+    client: MemoryUse,
 }
 
 /// Measures. `tick` hears of each route of each round before it begins, with `round` first.
@@ -100,7 +100,7 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
     tick("files and references");
     let costs = memory::costs(plan, program.clone())?;
     let mut placement = String::new();
-    let mut rounds: Vec<Vec<Vec<Step>>> = vec![Vec::new(); ways.len()];
+    let mut rounds: Vec<Vec<Vec<Sample>>> = vec![Vec::new(); ways.len()];
     for round in 1..=plan.rounds {
         for ((&reading, name), rounds) in ways.iter().zip(&plan.routes).zip(&mut rounds) {
             tick(&format!("round {round}: {name}"));
@@ -129,10 +129,10 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
                 let slice = crowd.slice(time, reads, (plan.threads, plan.settle_reads), || {
                     served.process().cpu_ns()
                 })?;
-                steps.push(Step {
+                steps.push(Sample {
                     slice,
-                    server: Memory::of(Some(served.process().id()))?,
-                    client: Memory::of(None)?,
+                    server: MemoryUse::of(Some(served.process().id()))?,
+                    client: MemoryUse::of(None)?,
                 });
             }
             rounds.push(steps);
@@ -157,7 +157,7 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
 }
 
 /// A round without a server.
-fn machine_alone(alone: Alone, plan: &Plan) -> Result<Vec<Step>> {
+fn machine_alone(alone: Alone, plan: &Plan) -> Result<Vec<Sample>> {
     let file_bytes = plan.file_mib << 20;
     let directory = Scratch::for_bytes(file_bytes)?;
     let path = directory.path().join("file");
@@ -172,17 +172,17 @@ fn machine_alone(alone: Alone, plan: &Plan) -> Result<Vec<Step>> {
             time: Duration::from_millis(plan.slice_ms),
         };
         let slice = alone.slice(&set, load)?;
-        Ok(Step {
+        Ok(Sample {
             slice,
-            ..Step::default()
+            ..Sample::default()
         })
     };
     plan.clients.iter().map(step).collect()
 }
 
-fn row(reading: Reading, at: usize, rounds: &[Vec<Step>]) -> Row {
+fn row(reading: Reading, at: usize, rounds: &[Vec<Sample>]) -> Row {
     let steps = || rounds.iter().map(|steps| &steps[at]);
-    let best = |steps: &[Step]| steps.iter().map(|s| s.slice.rate()).fold(0.0, f64::max);
+    let best = |steps: &[Sample]| steps.iter().map(|s| s.slice.rate()).fold(0.0, f64::max);
     let spread = |value: fn(&Slice) -> f64| {
         Spread::of(steps().map(|step| value(&step.slice))).unwrap_or_default()
     };
@@ -190,7 +190,7 @@ fn row(reading: Reading, at: usize, rounds: &[Vec<Step>]) -> Row {
         |of: fn(&Slice) -> u64| median(steps().map(|s| of(&s.slice) / s.slice.reads.max(1)));
     let clients = steps().next().map_or(0, |step| step.slice.clients);
     let further = clients.saturating_sub(1) as u64;
-    let per_client = |of: fn(&Step) -> u64| {
+    let per_client = |of: fn(&Sample) -> u64| {
         rounds
             .iter()
             .map(move |steps| of(&steps[at]).saturating_sub(of(&steps[0])) / further.max(1))
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_row_is_beside_the_best_and_the_first_of_its_round() {
-        let step = |clients, reads, own| Step {
+        let step = |clients, reads, own| Sample {
             slice: Slice {
                 reads,
                 elapsed_ns: 1_000_000_000,
@@ -232,8 +232,8 @@ mod tests {
                 server_cpu_ns: reads * 7,
                 client_cpu_ns: reads * 3,
             },
-            server: Memory { own, shared: 5 },
-            client: Memory::default(),
+            server: MemoryUse { own, shared: 5 },
+            client: MemoryUse::default(),
         };
         let rounds = [
             vec![step(1, 100, 1000), step(11, 200, 2000)],

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::usage::{self, Memory};
+use crate::usage::{self, MemoryUse};
 
 /// The figures at the end of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -36,12 +36,12 @@ impl Row {
     /// # Errors
     /// The server has ended.
     pub fn look(&mut self, server: Option<u32>) -> Result<()> {
-        let memory = Memory::of(server)?;
+        let memory = MemoryUse::of(server)?;
         self.server_bytes = memory.own;
         self.server_shared_bytes = memory.shared;
         self.server_descriptors = usage::descriptors(server)?;
         self.server_threads = usage::threads(server)?;
-        self.client_bytes = Memory::of(None)?.own;
+        self.client_bytes = MemoryUse::of(None)?.own;
         self.client_descriptors = usage::descriptors(None)?;
         self.client_threads = usage::threads(None)?;
         Ok(())

@@ -44,19 +44,19 @@ impl From<odafs::UrlError> for Error {
 }
 
 /// The result types of functions, and how each reports a failure.
-pub trait Answer {
+pub trait ReturnValue {
     const FAILED: Self;
 }
 
-impl Answer for c_int {
+impl ReturnValue for c_int {
     const FAILED: Self = -1;
 }
 
-impl Answer for libc::ssize_t {
+impl ReturnValue for libc::ssize_t {
     const FAILED: Self = -1;
 }
 
-impl<T> Answer for *mut T {
+impl<T> ReturnValue for *mut T {
     const FAILED: Self = std::ptr::null_mut();
 }
 
@@ -66,7 +66,7 @@ thread_local! {
 
 /// Runs the body of a function. Errors and panics are reported through errno and [`odafs_last_error`].
 #[inline]
-pub fn at_border<T: Answer>(body: impl FnOnce() -> Result<T, Error>) -> T {
+pub fn at_border<T: ReturnValue>(body: impl FnOnce() -> Result<T, Error>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => failed(&error),
@@ -88,7 +88,7 @@ pub fn panicked(panic: &(dyn Any + Send)) -> Error {
 }
 
 #[cold]
-pub fn failed<T: Answer>(error: &Error) -> T {
+pub fn failed<T: ReturnValue>(error: &Error) -> T {
     remember(error);
     T::FAILED
 }

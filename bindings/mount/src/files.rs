@@ -9,7 +9,7 @@ use crate::{
 use fuser::{Errno, FileAttr, INodeNo, Notifier, Request};
 use odafs::{
     Changes, File,
-    fs::{Attributes, Entry, FileSystem, Handle},
+    fs::{Attributes, Entry, FileHandle, FileSystem},
 };
 use std::{
     collections::HashMap,
@@ -60,7 +60,7 @@ pub struct Open {
 }
 
 impl Files {
-    pub fn new(fs: FileSystem, root: Handle, options: &Options) -> Self {
+    pub fn new(fs: FileSystem, root: FileHandle, options: &Options) -> Self {
         Self {
             fs,
             inodes: Inodes::new(root),
@@ -155,12 +155,12 @@ impl Files {
     }
 
     /// Whether a name is hidden in a directory.
-    pub fn is_hiding_in(&self, dir: &Handle) -> bool {
+    pub fn is_hiding_in(&self, dir: &FileHandle) -> bool {
         locked(&self.hiding).iter().any(|known| known.dir == *dir)
     }
 
     /// Whether a name exists for this mount only, and not for programs.
-    pub fn is_hidden(&self, dir: &Handle, name: &OsStr) -> bool {
+    pub fn is_hidden(&self, dir: &FileHandle, name: &OsStr) -> bool {
         let hiding = locked(&self.hiding);
         let mut hiding = hiding.iter();
         hiding.any(|known| known.dir == *dir && known.name == name)
@@ -200,7 +200,7 @@ impl Files {
     /// Removes a name: by `hide` if it is the only name of an open file, otherwise by `drop`.
     pub fn taking(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         name: &OsStr,
         drop: impl FnOnce() -> Result<(), Errno>,
         hide: impl FnOnce(&Inode) -> Result<(), Errno>,
@@ -250,7 +250,7 @@ impl Files {
     pub fn owned<T>(
         &self,
         request: &Request,
-        dir: &Handle,
+        dir: &FileHandle,
         changes: Changes,
         make: impl Fn(&Changes) -> Result<T, odafs::PathError>,
     ) -> Result<T, Errno> {

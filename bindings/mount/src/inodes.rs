@@ -3,7 +3,7 @@
 use crate::attributes::Version;
 use odafs::{
     Snapshot,
-    fs::{Attributes, Handle},
+    fs::{Attributes, FileHandle},
 };
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ pub struct Inode {
     /// The kernel's number, and what `stat` shows.
     pub number: u64,
     /// The server's handle.
-    pub handle: Handle,
+    pub handle: FileHandle,
     /// Held while the file is opened, and while a name of it is removed or replaced. So an opening comes before, or
     /// finds the file gone.
     pub naming: Mutex<()>,
@@ -50,13 +50,13 @@ struct Opened {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden {
     /// Its directory.
-    pub dir: Handle,
+    pub dir: FileHandle,
     /// The name.
     pub name: OsString,
 }
 
 impl Inode {
-    fn new(number: u64, handle: Handle) -> Arc<Self> {
+    fn new(number: u64, handle: FileHandle) -> Arc<Self> {
         Arc::new(Self {
             number,
             handle,
@@ -170,7 +170,7 @@ pub struct Inodes {
 
 struct Table {
     by_number: HashMap<u64, Known>,
-    by_handle: HashMap<Handle, u64>,
+    by_handle: HashMap<FileHandle, u64>,
     next: u64,
 }
 
@@ -181,7 +181,7 @@ struct Known {
 
 impl Inodes {
     /// Only the root.
-    pub fn new(root: Handle) -> Self {
+    pub fn new(root: FileHandle) -> Self {
         let inode = Inode::new(ROOT, root);
         Self {
             table: Mutex::new(Table {
@@ -202,7 +202,7 @@ impl Inodes {
     }
 
     /// The file of a handle, if the kernel knows it.
-    pub fn of(&self, handle: &Handle) -> Option<Arc<Inode>> {
+    pub fn of(&self, handle: &FileHandle) -> Option<Arc<Inode>> {
         let table = locked(&self.table);
         let number = table.by_handle.get(handle)?;
         table.by_number.get(number).map(|known| known.inode.clone())
@@ -210,7 +210,7 @@ impl Inodes {
 
     /// Tells the kernel about a file once more. The number is the server's, so that it is the same at the next mount,
     /// unless another file has it.
-    pub fn tell(&self, handle: &Handle, attributes: &Attributes) -> Arc<Inode> {
+    pub fn tell(&self, handle: &FileHandle, attributes: &Attributes) -> Arc<Inode> {
         let mut table = locked(&self.table);
         let table = &mut *table;
         if let Some(known) = table
@@ -275,8 +275,8 @@ mod tests {
     use odafs::FileKind;
     use std::time::SystemTime;
 
-    fn handle(byte: u8) -> Handle {
-        Handle::from_bytes(&[byte; 8]).unwrap()
+    fn handle(byte: u8) -> FileHandle {
+        FileHandle::from_bytes(&[byte; 8]).unwrap()
     }
 
     fn attributes(fileid: u64) -> Attributes {

@@ -9,7 +9,7 @@ use crate::{
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use odafs::{
     PathError,
-    fs::{Cookie, DirEntry, Entry, Handle},
+    fs::{Cookie, DirEntry, Entry, FileHandle},
 };
 use std::{
     sync::atomic::Ordering::SeqCst,
@@ -58,7 +58,7 @@ impl Files {
     /// The entries of a directory, or only names if the server offers no more.
     fn entries(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         from: Cookie,
     ) -> impl Iterator<Item = Result<DirEntry, PathError>> + use<> {
         if !self.lists_names.load(SeqCst) {
@@ -75,7 +75,7 @@ impl Files {
     }
 
     /// The file of an entry, if the listing does not say.
-    fn named(&self, dir: &Handle, entry: &DirEntry) -> Result<Named, Errno> {
+    fn named(&self, dir: &FileHandle, entry: &DirEntry) -> Result<Named, Errno> {
         if let (Some(handle), Some(attributes)) = (entry.handle, entry.attributes) {
             return Ok(Named::File(Entry { handle, attributes }));
         }
@@ -92,7 +92,7 @@ impl Files {
     /// that has gone is passed as `None`.
     fn list(
         &self,
-        dir: &Handle,
+        dir: &FileHandle,
         open: u64,
         offset: u64,
         mut add: impl FnMut(DirEntry) -> Result<Option<bool>, Errno>,

@@ -10,7 +10,7 @@ use crate::{
 };
 use odafs::{
     File, PathError,
-    fs::{Create, Handle},
+    fs::{Create, FileHandle},
 };
 
 const ESTALE: i32 = 116;
@@ -19,16 +19,20 @@ const ESTALE: i32 = 116;
 pub struct Draft<'a> {
     objects: &'a Objects,
     place: Place,
-    directory: Handle,
+    directory: FileHandle,
     /// Its hidden name.
     temporary: Option<String>,
-    handle: Handle,
+    handle: FileHandle,
     pub file: File,
 }
 
 impl<'a> Draft<'a> {
     /// An empty file in the directory of the place.
-    pub fn make(objects: &'a Objects, place: &Place, directory: Handle) -> Result<Self, PathError> {
+    pub fn make(
+        objects: &'a Objects,
+        place: &Place,
+        directory: FileHandle,
+    ) -> Result<Self, PathError> {
         let temporary = names::temporary();
         let how = Create::Guarded(modes::of_file());
         let made = objects.fs.create(&directory, &temporary, &how)?;
@@ -40,7 +44,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The parts, from which [`Draft::again`] assembles it.
-    pub fn into_parts(mut self) -> (Handle, String, Handle) {
+    pub fn into_parts(mut self) -> (FileHandle, String, FileHandle) {
         let temporary = self.temporary.take().expect("it is not published");
         (self.directory, temporary, self.handle)
     }
@@ -48,7 +52,7 @@ impl<'a> Draft<'a> {
     pub fn again(
         objects: &'a Objects,
         place: &Place,
-        (directory, temporary, handle): (Handle, String, Handle),
+        (directory, temporary, handle): (FileHandle, String, FileHandle),
     ) -> Self {
         Self {
             objects,
@@ -61,7 +65,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The file.
-    pub fn handle(&self) -> &Handle {
+    pub fn handle(&self) -> &FileHandle {
         &self.handle
     }
 

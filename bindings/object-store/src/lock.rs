@@ -18,7 +18,7 @@ use crate::{
     modes, names,
     objects::Objects,
 };
-use odafs::fs::{Create, Handle};
+use odafs::fs::{Create, FileHandle};
 use std::{
     thread,
     time::{Duration, Instant},
@@ -49,7 +49,7 @@ impl Patience {
 /// The right to update an object. Dropping it releases the lock.
 pub struct Lock<'a> {
     objects: &'a Objects,
-    directory: Handle,
+    directory: FileHandle,
     name: String,
     since: Instant,
 }
@@ -58,7 +58,7 @@ impl<'a> Lock<'a> {
     /// Waits until nobody else holds the lock of this object in the directory, or as long as is usual.
     pub fn take(
         objects: &'a Objects,
-        directory: &Handle,
+        directory: &FileHandle,
         object: &str,
         location: &str,
     ) -> Result<Self, Fault> {
@@ -68,14 +68,14 @@ impl<'a> Lock<'a> {
 
     pub fn take_within(
         objects: &'a Objects,
-        directory: &Handle,
+        directory: &FileHandle,
         name: String,
         location: &str,
         patience: Patience,
     ) -> Result<Self, Fault> {
         let fs = &objects.fs;
         let mut pause = Duration::from_millis(1);
-        let mut seen: Option<(Handle, Instant)> = None;
+        let mut seen: Option<(FileHandle, Instant)> = None;
         let began = Instant::now();
         loop {
             let since = Instant::now();
@@ -132,7 +132,7 @@ pub fn how() -> Create {
 
 /// Removes the lock of a dead holder, and no other. A process that is killed meanwhile leaves the breaker: updates of
 /// the object then fail when their time is over, and say what to remove.
-pub fn remove(objects: &Objects, directory: &Handle, name: &str, dead: Handle) {
+pub fn remove(objects: &Objects, directory: &FileHandle, name: &str, dead: FileHandle) {
     let (fs, breaker) = (&objects.fs, names::breaker(name));
     if fs.create(directory, &breaker, &how()).is_err() {
         return;

@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use odafs::{
     Changes, Client, File, FileKind, PathError,
-    fs::{Cookie, Entry, FileSystem, Handle},
+    fs::{Cookie, Entry, FileHandle, FileSystem},
 };
 use std::{ops::Range, sync::Arc};
 
@@ -187,7 +187,7 @@ impl Objects {
     }
 
     /// The directory of an object, which is created if it is missing.
-    fn directory_of(&self, place: &Place) -> Result<Handle, PathError> {
+    fn directory_of(&self, place: &Place) -> Result<FileHandle, PathError> {
         let directory = place.directory();
         let found = |path: &str| self.fs.resolve(path, true).map(|found| found.handle);
         match found(directory) {
@@ -217,7 +217,7 @@ impl Objects {
     }
 
     /// The ETag of the object in a directory, if there is one. A symbolic link counts as its target, as in a get.
-    pub fn e_tag(&self, directory: &Handle, place: &Place) -> Result<Option<String>, Fault> {
+    pub fn e_tag(&self, directory: &FileHandle, place: &Place) -> Result<Option<String>, Fault> {
         let found = match self.fs.lookup(directory, place.name()) {
             Ok(found) if found.attributes.kind == FileKind::Symlink => {
                 self.fs.resolve(&place.location, true)
@@ -356,7 +356,7 @@ impl Objects {
     }
 
     /// The entries of the directory that has the name now.
-    pub fn entries(&self, directory: &str, handle: &Handle) -> Result<Vec<Listed>, Fault> {
+    pub fn entries(&self, directory: &str, handle: &FileHandle) -> Result<Vec<Listed>, Fault> {
         let failed = |error| Fault::path("list", directory, error);
         // What a name stands for, if the listing does not say. It may be gone, or a link that leads nowhere.
         let entry = |found: Result<Entry, PathError>| match found {

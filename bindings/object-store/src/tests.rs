@@ -9,7 +9,7 @@ use crate::{
     names::{self, Place},
     objects::{Mode, Objects},
 };
-use odafs::{Client, fs::Handle};
+use odafs::{Client, fs::FileHandle};
 use served::Served;
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -24,7 +24,7 @@ fn objects(served: &Served) -> Objects {
 }
 
 /// The file of somebody's lock.
-fn lock_file(objects: &Objects, name: &str) -> Handle {
+fn lock_file(objects: &Objects, name: &str) -> FileHandle {
     let made = objects.fs.create(&objects.fs.root(), name, &lock::how());
     made.unwrap().handle
 }

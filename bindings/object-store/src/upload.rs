@@ -7,7 +7,7 @@ use crate::{
     objects::{Mode, Objects},
 };
 use bytes::Bytes;
-use odafs::fs::Handle;
+use odafs::fs::FileHandle;
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -17,7 +17,7 @@ use std::sync::{
 pub struct Parts {
     objects: Arc<Objects>,
     place: Place,
-    draft: Mutex<Option<(Handle, String, Handle)>>,
+    draft: Mutex<Option<(FileHandle, String, FileHandle)>>,
     file: odafs::File,
     /// Bytes of the parts that were written.
     written: AtomicU64,

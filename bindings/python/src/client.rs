@@ -3,12 +3,12 @@
 use crate::{
     buffer::Bytes,
     error::Error,
-    file::{File, gather_from},
+    file::{File, Ranges, gather_from, pieces_from},
 };
 use odafs::{
     Cache, Changes, CreateOptions, FileKind, Metadata, Options, PathError, Route, Url, Wait,
 };
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -212,22 +212,25 @@ impl Client {
         buffer: &Bound<'_, PyAny>,
         counts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
-        let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
-        if !files
-            .iter()
-            .all(|file| self.client.has_opened(file.get().inner()))
-        {
-            return wrong("a file was opened by another client");
-        }
-        let which = Bytes::of(which)?.numbers(buffer.py())?;
-        if which.len() * 8 != Bytes::of(offsets)?.len() {
-            return wrong("there is one file for each offset");
-        }
-        if which.iter().any(|file| *file >= files.len() as u64) {
-            return wrong("there is no such file");
-        }
+        let ranges = Ranges::of(offsets, lengths)?;
+        let which = self.numbers(&files, which, &ranges)?;
         let file_of = |at: usize| files[which[at] as usize].get().inner();
-        gather_from(&self.client, file_of, (offsets, lengths), buffer, counts)
+        gather_from(&self.client, file_of, &ranges, buffer, counts)
+    }
+
+    /// As `pieces` of a file, for ranges of several.
+    fn pieces<'py>(
+        &self,
+        py: Python<'py>,
+        files: Vec<Py<File>>,
+        which: &Bound<'_, PyAny>,
+        offsets: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let ranges = Ranges::of(offsets, lengths)?;
+        let which = self.numbers(&files, which, &ranges)?;
+        let file_of = |at: usize| files[which[at] as usize].get().inner();
+        pieces_from(py, &self.client, file_of, &ranges)
     }
 
     #[pyo3(signature = (path, *, follow_symlinks=true))]
@@ -299,6 +302,28 @@ impl Client {
 }
 
 impl Client {
+    /// Which of `files` each range is of. All of them were opened by this client.
+    fn numbers(
+        &self,
+        files: &[Py<File>],
+        which: &Bound<'_, PyAny>,
+        ranges: &Ranges,
+    ) -> PyResult<Vec<u64>> {
+        let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
+        let known = |file: &Py<File>| self.client.has_opened(file.get().inner());
+        if !files.iter().all(known) {
+            return wrong("a file was opened by another client");
+        }
+        let which = Bytes::of(which)?.numbers(which.py())?;
+        if which.len() != ranges.count() {
+            return wrong("there is one file for each offset");
+        }
+        if which.iter().any(|file| *file >= files.len() as u64) {
+            return wrong("there is no such file");
+        }
+        Ok(which)
+    }
+
     fn change(&self, py: Python<'_>, path: &Path, changes: &Changes) -> PyResult<()> {
         self.on(py, |client| client.set_attributes(path, changes))?;
         Ok(())

@@ -33,72 +33,169 @@ impl File {
     }
 }
 
+/// Ranges of files, in the order in which they are read: arrays of 64-bit numbers, copied.
+pub struct Ranges {
+    offsets: Vec<u64>,
+    /// One for each offset, or one for all.
+    lengths: Vec<u64>,
+}
+
+impl Ranges {
+    pub fn of(offsets: &Bound<'_, PyAny>, lengths: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = offsets.py();
+        let offsets = Bytes::of(offsets)?.numbers(py)?;
+        let lengths = Bytes::of(lengths)?.numbers(py)?;
+        if lengths.len() != 1 && lengths.len() != offsets.len() {
+            return wrong("there are as many lengths as offsets, or one");
+        }
+        Ok(Self { offsets, lengths })
+    }
+
+    pub fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
+    fn length(&self, at: usize) -> u64 {
+        match self.lengths[..] {
+            [one] => one,
+            _ => self.lengths[at],
+        }
+    }
+
+    /// The end of the ranges from `first` on that are read together, and their length in bytes. A range that is longer than
+    /// [`PIECE`] is read by itself.
+    fn together(&self, first: usize) -> (usize, u64) {
+        let (mut end, mut length) = (first, 0u64);
+        while end < self.count() && end - first < TOGETHER {
+            let more = length.saturating_add(self.length(end));
+            if end > first && more > PIECE as u64 {
+                break;
+            }
+            length = more;
+            end += 1;
+        }
+        (end, length)
+    }
+
+    /// Reads the ranges from `first` to `end`, which are `length` bytes together, and hands them to `take`, each with its number.
+    fn read<'f>(
+        &self,
+        py: Python<'_>,
+        client: &odafs::Client,
+        file_of: impl Fn(usize) -> &'f odafs::File,
+        (first, end, length): (usize, usize, usize),
+        mut take: impl FnMut(usize, &FileRequest<'_>),
+    ) -> Result<(), Error> {
+        private(length, |mut rest| {
+            let mut requests = Vec::with_capacity(end - first);
+            for at in first..end {
+                let (here, after) = rest.split_at_mut(self.length(at) as usize);
+                rest = after;
+                requests.push(FileRequest::new(file_of(at), self.offsets[at], here));
+            }
+            py.detach(|| client.read_batch(&mut requests))?;
+            (first..end)
+                .zip(&requests)
+                .for_each(|(at, request)| take(at, request));
+            Ok(())
+        })
+    }
+}
+
+fn wrong<T>(what: &str) -> PyResult<T> {
+    Err(PyValueError::new_err(what.to_owned()))
+}
+
 /// Reads many ranges, one after the other, into a buffer. `file_of` says which file each is of; all are of `client`. The
-/// number of bytes of each goes to `counts`, if that is given. Offsets and lengths are arrays of 64-bit numbers; a single
-/// length is for all.
+/// number of bytes of each goes to `counts`, if that is given.
 pub fn gather_from<'f>(
     client: &odafs::Client,
     file_of: impl Fn(usize) -> &'f odafs::File,
-    (offsets, lengths): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    ranges: &Ranges,
     buffer: &Bound<'_, PyAny>,
     counts: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<usize> {
     let py = buffer.py();
-    let offsets = Bytes::of(offsets)?.numbers(py)?;
-    let lengths = Bytes::of(lengths)?.numbers(py)?;
     let mut buffer = Bytes::writable(buffer)?;
     let mut counts = counts.map(Bytes::writable).transpose()?;
-    let length_of = |at: usize| match lengths[..] {
-        [one] => one,
-        _ => lengths[at],
-    };
-    let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
-    if lengths.len() != 1 && lengths.len() != offsets.len() {
-        return wrong("there are as many lengths as offsets, or one");
-    }
-    let sum = (0..offsets.len()).try_fold(0u64, |sum, at| sum.checked_add(length_of(at)));
+    let sum = (0..ranges.count()).try_fold(0u64, |sum, at| sum.checked_add(ranges.length(at)));
     if sum.is_none_or(|sum| sum > buffer.len() as u64) {
         return wrong("the ranges are longer than the buffer");
     }
     if counts
         .as_ref()
-        .is_some_and(|counts| counts.len() != offsets.len() * 8)
+        .is_some_and(|counts| counts.len() != ranges.count() * 8)
     {
         return wrong("there is one count of 64 bits for each range");
     }
     let (mut first, mut placed, mut all) = (0, 0, 0);
-    while first < offsets.len() {
-        let (mut end, mut length) = (first, 0);
-        while end < offsets.len() && end - first < TOGETHER {
-            let more = length_of(end) as usize;
-            if end > first && length + more > PIECE {
-                break;
+    while first < ranges.count() {
+        let (end, length) = ranges.together(first);
+        let span = (first, end, length as usize);
+        ranges.read(py, client, &file_of, span, |at, request| {
+            buffer.put(py, placed, &request.buf[..request.bytes]);
+            placed += request.buf.len();
+            all += request.bytes;
+            if let Some(counts) = &mut counts {
+                let count = (request.bytes as u64).to_ne_bytes();
+                counts.put(py, at * 8, &count);
             }
-            length += more;
-            end += 1;
-        }
-        private(length, |mut rest| -> Result<(), Error> {
-            let mut requests = Vec::with_capacity(end - first);
-            for (at, offset) in (first..end).zip(&offsets[first..end]) {
-                let (here, after) = rest.split_at_mut(length_of(at) as usize);
-                rest = after;
-                requests.push(FileRequest::new(file_of(at), *offset, here));
-            }
-            py.detach(|| client.read_batch(&mut requests))?;
-            for (at, request) in (first..end).zip(&requests) {
-                buffer.put(py, placed, &request.buf[..request.bytes]);
-                placed += request.buf.len();
-                all += request.bytes;
-                if let Some(counts) = &mut counts {
-                    let count = (request.bytes as u64).to_ne_bytes();
-                    counts.put(py, at * 8, &count);
-                }
-            }
-            Ok(())
         })?;
         first = end;
     }
     Ok(all)
+}
+
+/// Reads many ranges as `bytes`, each shorter only at the end of its file. As with [`gather_from`], `file_of` says which file
+/// each is of. Memory is taken for what the files hold, however long the ranges are.
+pub fn pieces_from<'f, 'py>(
+    py: Python<'py>,
+    client: &odafs::Client,
+    file_of: impl Fn(usize) -> &'f odafs::File,
+    ranges: &Ranges,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let mut pieces = Vec::with_capacity(ranges.count());
+    while pieces.len() < ranges.count() {
+        let first = pieces.len();
+        let (end, length) = ranges.together(first);
+        if length > PIECE as u64 {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            pieces.push(read_bytes(
+                py,
+                file_of(first),
+                length,
+                ranges.offsets[first],
+            )?);
+            continue;
+        }
+        let span = (first, end, length as usize);
+        ranges.read(py, client, &file_of, span, |_, request| {
+            pieces.push(PyBytes::new(py, &request.buf[..request.bytes]));
+        })?;
+    }
+    Ok(pieces)
+}
+
+/// Reads up to this many bytes, into the object itself.
+fn read_bytes<'py>(
+    py: Python<'py>,
+    file: &odafs::File,
+    length: usize,
+    offset: u64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let known = py.detach(|| file.metadata()).map_err(Error::from)?;
+    let there = known.size.saturating_sub(offset);
+    let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
+    let mut got = 0;
+    let bytes = PyBytes::new_with(py, length, |room| {
+        let read = py.detach(|| file.read_at(room, offset));
+        got = read.map_err(Error::from)?;
+        Ok(())
+    })?;
+    match got == length {
+        true => Ok(bytes),
+        false => Ok(PyBytes::new(py, &bytes.as_bytes()[..got])),
+    }
 }
 
 #[pymethods]
@@ -160,22 +257,10 @@ impl File {
         length: usize,
         offset: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let known = py.detach(|| self.file.metadata()).map_err(Error::from)?;
-        let there = known.size.saturating_sub(offset);
-        let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
-        let mut got = 0;
-        let bytes = PyBytes::new_with(py, length, |room| {
-            let read = py.detach(|| self.file.read_at(room, offset));
-            got = read.map_err(Error::from)?;
-            Ok(())
-        })?;
-        match got == length {
-            true => Ok(bytes),
-            false => Ok(PyBytes::new(py, &bytes.as_bytes()[..got])),
-        }
+        read_bytes(py, &self.file, length, offset)
     }
 
-    /// As [`gather_from`], of this file.
+    /// As [`gather_from`], of this file. Offsets and lengths are arrays of 64-bit numbers; a single length is for all.
     #[pyo3(signature = (offsets, lengths, buffer, counts=None))]
     fn gather(
         &self,
@@ -184,8 +269,20 @@ impl File {
         buffer: &Bound<'_, PyAny>,
         counts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
+        let ranges = Ranges::of(offsets, lengths)?;
         let client = self.file.client();
-        gather_from(client, |_| &self.file, (offsets, lengths), buffer, counts)
+        gather_from(client, |_| &self.file, &ranges, buffer, counts)
+    }
+
+    /// As [`pieces_from`], of this file.
+    fn pieces<'py>(
+        &self,
+        py: Python<'py>,
+        offsets: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let ranges = Ranges::of(offsets, lengths)?;
+        pieces_from(py, self.file.client(), |_| &self.file, &ranges)
     }
 
     /// Writes all of a buffer.

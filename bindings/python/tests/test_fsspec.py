@@ -72,8 +72,8 @@ def test_ranges_of_many_files_are_one_batch(fs, server, monkeypatch):
     for name in names:
         (server.directory / name[1:]).write_bytes(name.encode() * 100)
     batches = []
-    read = type(fs.client).read_pieces
-    monkeypatch.setattr(type(fs.client), "read_pieces", lambda self, ranges: batches.append(0) or read(self, ranges))
+    read = type(fs.client)._pieces
+    monkeypatch.setattr(type(fs.client), "_pieces", lambda self, batch: batches.append(0) or read(self, batch))
     pieces = fs.cat_ranges(names * 2, [3] * 40, [9] * 40)
     assert pieces == [(name * 100)[3:9].encode() for name in names * 2]
     assert len(batches) == 1

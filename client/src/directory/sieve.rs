@@ -5,7 +5,7 @@ use odafs_fabric::sync::Weak;
 
 /// The owner of a chunk.
 #[derive(Debug)]
-pub struct Owner {
+pub struct ChunkOwner {
     /// The owner of the references. Gone if the file is closed.
     pub tree: Weak<Tree>,
     /// Index of the chunk in the file.
@@ -30,7 +30,7 @@ const END: u32 = u32::MAX;
 
 impl Sieve {
     /// Adds a chunk as the newest.
-    pub fn comes(&mut self, owners: &mut [Owner], number: u32) {
+    pub fn comes(&mut self, owners: &mut [ChunkOwner], number: u32) {
         let before = std::mem::replace(&mut self.newest, number);
         owners[number as usize].older = before;
         owners[number as usize].newer = END;
@@ -41,8 +41,8 @@ impl Sieve {
     }
 
     /// Removes a chunk.
-    pub fn goes(&mut self, owners: &mut [Owner], number: u32) {
-        let Owner { older, newer, .. } = owners[number as usize];
+    pub fn goes(&mut self, owners: &mut [ChunkOwner], number: u32) {
+        let ChunkOwner { older, newer, .. } = owners[number as usize];
         match older {
             END => self.oldest = newer,
             older => owners[older as usize].newer = newer,
@@ -57,7 +57,7 @@ impl Sieve {
     }
 
     /// The chunk under the hand, which moves on to a newer one.
-    pub fn look(&mut self, owners: &[Owner]) -> Option<u32> {
+    pub fn look(&mut self, owners: &[ChunkOwner]) -> Option<u32> {
         let at = if self.hand == END {
             self.oldest
         } else {
@@ -78,7 +78,7 @@ impl Default for Sieve {
     }
 }
 
-impl Owner {
+impl ChunkOwner {
     /// A chunk of a file, without references yet.
     pub fn new(tree: Weak<Tree>, chunk: u32) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Owner {
     }
 }
 
-impl Default for Owner {
+impl Default for ChunkOwner {
     fn default() -> Self {
         Self::new(Weak::new(), 0)
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     acl::{AclEntry, AclTag, Acls},
-    handle::Handle,
+    handle::FileHandle,
 };
 use odafs_common::wire::{
     nfsacl3::{self, GetAclArgs, GetAclResult, mask, tag},
@@ -22,7 +22,7 @@ const GETACL: Procedure = Procedure {
 
 impl Nfs<'_> {
     /// The lists of a file.
-    pub fn acls(&self, file: &Handle) -> Result<Acls, NfsError> {
+    pub fn acls(&self, file: &FileHandle) -> Result<Acls, NfsError> {
         let arguments = GetAclArgs {
             file: file.wire(),
             mask: mask::ACCESS | mask::DEFAULT,

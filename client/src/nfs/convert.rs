@@ -3,26 +3,24 @@
 
 use crate::{
     error::Status,
-    handle::Handle,
+    handle::FileHandle,
     types::{
         Attributes, Changed, Changes, Create, FileKind, FsInfo, Node, PathConf, Properties, Space,
         VersionTag, When,
     },
 };
-use odafs_common::wire::nfs3::{
-    self, CreateHow, Device, FileHandle, FileType, MakeNode, SetTime, properties,
-};
+use odafs_common::wire::nfs3::{self, CreateHow, Device, FileType, MakeNode, SetTime, properties};
 use std::time::{Duration, SystemTime};
 
-impl Handle {
+impl FileHandle {
     /// The form on the wire.
-    pub(super) fn wire(&self) -> FileHandle<'_> {
-        FileHandle(self.as_bytes())
+    pub(super) fn wire(&self) -> nfs3::FileHandle<'_> {
+        nfs3::FileHandle(self.as_bytes())
     }
 }
 
-impl From<FileHandle<'_>> for Handle {
-    fn from(handle: FileHandle<'_>) -> Self {
+impl From<nfs3::FileHandle<'_>> for FileHandle {
+    fn from(handle: nfs3::FileHandle<'_>) -> Self {
         // The decoder has refused longer ones.
         Self::from_bytes(handle.0).unwrap_or_default()
     }

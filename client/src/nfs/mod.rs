@@ -17,7 +17,7 @@ pub use odafs_common::wire::nfs3::MAX_DATA;
 use crate::{
     calls::{Calls, Repeat},
     error::{CallError, Status},
-    handle::Handle,
+    handle::FileHandle,
     nfs::procedure::{Asks, Number, Procedure},
     patience::Pause,
     types::{
@@ -156,7 +156,7 @@ impl Nfs<'_> {
     }
 
     /// The attributes of a file.
-    pub fn attributes(&self, file: &Handle) -> Result<Attributes, NfsError> {
+    pub fn attributes(&self, file: &FileHandle) -> Result<Attributes, NfsError> {
         self.ask(&GETATTR, &file.wire(), |r| {
             Ok(nfs3::GetAttributesResult::decode(r)?
                 .map(Attributes::from)
@@ -167,7 +167,7 @@ impl Nfs<'_> {
     /// Changes attributes. With a guard, only if the file still has that `ctime`.
     pub fn set_attributes(
         &self,
-        file: &Handle,
+        file: &FileHandle,
         changes: &Changes,
         guard: Option<SystemTime>,
     ) -> Result<Changed, NfsError> {
@@ -185,7 +185,7 @@ impl Nfs<'_> {
     }
 
     /// Looks up a name in a directory.
-    pub fn lookup(&self, directory: &Handle, name: &[u8]) -> Result<Entry, NfsError> {
+    pub fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Entry, NfsError> {
         let arguments = DirectoryName {
             directory: directory.wire(),
             name,
@@ -193,7 +193,7 @@ impl Nfs<'_> {
         let (handle, attributes) = self.ask(&LOOKUP, &arguments, |r| {
             Ok(match nfs3::LookupResult::decode(r)? {
                 Ok(found) => Ok((
-                    Handle::from(found.file),
+                    FileHandle::from(found.file),
                     found.attributes.map(Attributes::from),
                 )),
                 Err(failed) => Err(failed.status),
@@ -202,13 +202,13 @@ impl Nfs<'_> {
         self.known(handle, attributes)
     }
 
-    fn known(&self, handle: Handle, attributes: Option<Attributes>) -> Result<Entry, NfsError> {
+    fn known(&self, handle: FileHandle, attributes: Option<Attributes>) -> Result<Entry, NfsError> {
         let attributes = attributes.map_or_else(|| self.attributes(&handle), Ok)?;
         Ok(Entry { handle, attributes })
     }
 
     /// Which of these rights the caller has.
-    pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, NfsError> {
+    pub fn access(&self, file: &FileHandle, wanted: Access) -> Result<Access, NfsError> {
         let arguments = nfs3::AccessArgs {
             file: file.wire(),
             access: wanted.bits(),
@@ -221,7 +221,7 @@ impl Nfs<'_> {
     }
 
     /// The target of a symbolic link.
-    pub fn read_link(&self, link: &Handle) -> Result<Vec<u8>, NfsError> {
+    pub fn read_link(&self, link: &FileHandle) -> Result<Vec<u8>, NfsError> {
         self.ask(&READLINK, &link.wire(), |r| {
             Ok(match nfs3::ReadLinkResult::decode(r)? {
                 Ok(link) => Ok(link.target.0.to_vec()),
@@ -231,7 +231,12 @@ impl Nfs<'_> {
     }
 
     /// Creates a file.
-    pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
+    pub fn create(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        how: &Create,
+    ) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
@@ -243,7 +248,7 @@ impl Nfs<'_> {
     /// Creates a directory.
     pub fn make_directory(
         &self,
-        directory: &Handle,
+        directory: &FileHandle,
         name: &[u8],
         attributes: &Changes,
     ) -> Result<Entry, NfsError> {
@@ -261,7 +266,7 @@ impl Nfs<'_> {
     /// Creates a device, a socket or a named pipe.
     pub fn make_node(
         &self,
-        directory: &Handle,
+        directory: &FileHandle,
         name: &[u8],
         node: Node,
         attributes: &Changes,
@@ -277,7 +282,7 @@ impl Nfs<'_> {
     /// Creates a symbolic link.
     pub fn symlink(
         &self,
-        directory: &Handle,
+        directory: &FileHandle,
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry, NfsError> {
@@ -307,7 +312,7 @@ impl Nfs<'_> {
         let made = self.ask(procedure, arguments, |r| {
             Ok(match nfs3::CreateResult::decode(r)? {
                 Ok(made) => Ok((
-                    made.file.map(Handle::from),
+                    made.file.map(FileHandle::from),
                     made.attributes.map(Attributes::from),
                 )),
                 Err(failed) => Err(failed.status),
@@ -321,7 +326,12 @@ impl Nfs<'_> {
     }
 
     /// Removes the name of a file or of an empty directory.
-    pub fn remove(&self, directory: &Handle, name: &[u8], what: Removed) -> Result<(), NfsError> {
+    pub fn remove(
+        &self,
+        directory: &FileHandle,
+        name: &[u8],
+        what: Removed,
+    ) -> Result<(), NfsError> {
         let arguments = DirectoryName {
             directory: directory.wire(),
             name,
@@ -338,7 +348,11 @@ impl Nfs<'_> {
     }
 
     /// Renames a file.
-    pub fn rename(&self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) -> Result<(), NfsError> {
+    pub fn rename(
+        &self,
+        from: (&FileHandle, &[u8]),
+        to: (&FileHandle, &[u8]),
+    ) -> Result<(), NfsError> {
         let arguments = nfs3::RenameArgs {
             from: DirectoryName {
                 directory: from.0.wire(),
@@ -357,7 +371,12 @@ impl Nfs<'_> {
     }
 
     /// Adds a name to a file (a hard link).
-    pub fn link(&self, file: &Handle, directory: &Handle, name: &[u8]) -> Result<(), NfsError> {
+    pub fn link(
+        &self,
+        file: &FileHandle,
+        directory: &FileHandle,
+        name: &[u8],
+    ) -> Result<(), NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
@@ -372,7 +391,12 @@ impl Nfs<'_> {
     }
 
     /// Lists the entries of a directory after a cookie, with attributes and handles if `plus` is set.
-    pub fn list(&self, directory: &Handle, from: Cookie, plus: bool) -> Result<Listing, NfsError> {
+    pub fn list(
+        &self,
+        directory: &FileHandle,
+        from: Cookie,
+        plus: bool,
+    ) -> Result<Listing, NfsError> {
         let directory = directory.wire();
         let Cookie {
             value: cookie,
@@ -410,7 +434,7 @@ impl Nfs<'_> {
             Ok(match nfs3::ReadDirPlusResult::decode(r)? {
                 Ok(listed) => {
                     let entry = |plus: &nfs3::EntryPlus<'_>| DirEntry {
-                        handle: plus.file.map(Handle::from),
+                        handle: plus.file.map(FileHandle::from),
                         attributes: plus.attributes.map(Attributes::from),
                         ..named(&plus.entry, listed.verifier)
                     };
@@ -425,7 +449,7 @@ impl Nfs<'_> {
     }
 
     /// The space on the file system.
-    pub fn space(&self, root: &Handle) -> Result<Space, NfsError> {
+    pub fn space(&self, root: &FileHandle) -> Result<Space, NfsError> {
         self.ask(&FSSTAT, &root.wire(), |r| {
             Ok(nfs3::FsStatResult::decode(r)?
                 .map(Space::from)
@@ -434,7 +458,7 @@ impl Nfs<'_> {
     }
 
     /// The server's capabilities and preferences.
-    pub fn limits(&self, root: &Handle) -> Result<FsInfo, NfsError> {
+    pub fn limits(&self, root: &FileHandle) -> Result<FsInfo, NfsError> {
         self.ask(&FSINFO, &root.wire(), |r| {
             Ok(nfs3::FsInfoResult::decode(r)?
                 .map(FsInfo::from)
@@ -443,7 +467,7 @@ impl Nfs<'_> {
     }
 
     /// The limits of a file or directory.
-    pub fn path_configuration(&self, file: &Handle) -> Result<PathConf, NfsError> {
+    pub fn path_configuration(&self, file: &FileHandle) -> Result<PathConf, NfsError> {
         self.ask(&PATHCONF, &file.wire(), |r| {
             Ok(nfs3::PathConfResult::decode(r)?
                 .map(PathConf::from)
@@ -452,7 +476,7 @@ impl Nfs<'_> {
     }
 
     /// Brings written data to stable storage.
-    pub fn commit(&self, file: &Handle) -> Result<Committed, NfsError> {
+    pub fn commit(&self, file: &FileHandle) -> Result<Committed, NfsError> {
         let arguments = nfs3::CommitArgs {
             file: file.wire(),
             offset: 0,

@@ -3,7 +3,7 @@
 use crate::{
     calls::{Calls, Trusting},
     error::{CallError, ConnectError},
-    handle::Handle,
+    handle::FileHandle,
     link::Link,
     nfs::procedure::{Asks, Number, Procedure},
     options::Options,
@@ -40,7 +40,7 @@ pub struct Mounted {
     /// The name of the export, under which sessions are opened.
     pub export: Vec<u8>,
     /// The handle of its root.
-    pub root: Handle,
+    pub root: FileHandle,
 }
 
 /// Mounts the export that contains the URL's path, the one with the longest name if there are several. If MOUNT is not on
@@ -155,7 +155,7 @@ fn mount_one_of(calls: &Calls, path: &[u8], exports: &[Vec<u8>]) -> Result<Mount
         }));
     };
     let mounted = calls.call(&MNT, &DirPath(export), &Trusting, |r| {
-        Ok(MountResult::decode(r)?.map(|mounted| Handle::from(mounted.file)))
+        Ok(MountResult::decode(r)?.map(|mounted| FileHandle::from(mounted.file)))
     })?;
     match mounted {
         Ok(root) => Ok(Mounted {

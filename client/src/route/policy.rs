@@ -23,7 +23,7 @@ use super::{
     keep::Keep,
     order::{CLASSES, Choice, Purpose, RouteOrder, SizeClass},
     refusals::{Known, Leave, Refusals},
-    trial::{Class, Verdict},
+    trial::{Class, FinishedTrial},
 };
 use odafs_common::direct::Feedback;
 
@@ -428,7 +428,7 @@ impl Policy {
         self.trials += u64::from(begins);
     }
 
-    fn conclude(&mut self, class: SizeClass, verdict: Option<Verdict>) {
+    fn conclude(&mut self, class: SizeClass, verdict: Option<FinishedTrial>) {
         if let Some(verdict) = verdict {
             let jitter = self.jitter.next();
             let changed = self.classes[class.index()].conclude(verdict, &self.config, jitter);

@@ -124,30 +124,30 @@ impl Class {
     }
 
     /// Ends a trial that takes too long. Its measurements count.
-    pub fn expired(&mut self, now_ns: u64) -> Option<Verdict> {
+    pub fn expired(&mut self, now_ns: u64) -> Option<FinishedTrial> {
         let trial = self.trial?;
         let lasts_ns = now_ns.saturating_sub(trial.began_ns);
-        (lasts_ns >= TRIAL_NS_MAX).then_some(Verdict(trial))
+        (lasts_ns >= TRIAL_NS_MAX).then_some(FinishedTrial(trial))
     }
 
     /// A read of the trial took this long.
-    pub fn tried(&mut self, choice: Choice, measured: bool, ns: u64) -> Option<Verdict> {
+    pub fn tried(&mut self, choice: Choice, measured: bool, ns: u64) -> Option<FinishedTrial> {
         let trial = self.trial.as_mut()?;
         trial.took(choice, measured, ns);
         if measured {
             self.costs[choice.index()].add(ns);
         }
         let trial = *trial;
-        trial.is_over().then_some(Verdict(trial))
+        trial.is_over().then_some(FinishedTrial(trial))
     }
 
     /// A read of the trial could not take its route.
-    pub fn missed(&mut self) -> Option<Verdict> {
+    pub fn missed(&mut self) -> Option<FinishedTrial> {
         let trial = self.trial.as_mut()?;
         trial.missed += 1;
         trial.given = trial.given.saturating_sub(1);
         let trial = *trial;
-        (trial.missed >= MISSED_MAX).then_some(Verdict(trial))
+        (trial.missed >= MISSED_MAX).then_some(FinishedTrial(trial))
     }
 
     /// `count` reads took this route, and one of them took this long. Returns true if the route is the standing one,
@@ -201,7 +201,12 @@ impl Class {
 
     /// Ends a trial: decides which route is cheaper and when the next trial is due. `jitter` is from 0 to 1. Returns
     /// true if the best route has changed.
-    pub fn conclude(&mut self, Verdict(trial): Verdict, config: &Config, jitter: f64) -> bool {
+    pub fn conclude(
+        &mut self,
+        FinishedTrial(trial): FinishedTrial,
+        config: &Config,
+        jitter: f64,
+    ) -> bool {
         self.trial = None;
         let pair = [trial.challenger, trial.standing];
         let [challenger, standing] = pair.map(|choice| {
@@ -246,7 +251,7 @@ impl Class {
 
 /// A finished trial, which [`Class::conclude`] evaluates.
 #[derive(Debug)]
-pub struct Verdict(Trial);
+pub struct FinishedTrial(Trial);
 
 impl Trial {
     fn new(challenger: Choice, standing: Choice, now_ns: u64) -> Self {

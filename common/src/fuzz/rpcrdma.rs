@@ -58,23 +58,23 @@ pub fn responder(bytes: &[u8]) {
         .expect("a credit");
     responder.receives_due();
     match responder.receive(message) {
-        Step::Call(incoming) => {
+        Received::Call(incoming) => {
             check_assembly(&incoming.assembly, message, MESSAGE_MAX);
             answer(&mut responder, incoming.ticket, *choice);
         }
-        Step::Respond(error) => {
+        Received::Respond(error) => {
             let header = Header::decode(&mut Reader::new(&error)).expect("what was encoded");
             assert!(matches!(header.body, Body::Error(_)));
             assert_eq!(header.xid.to_be_bytes(), message[..4]);
             assert_eq!(error[4..8], message[4..8]);
         }
-        Step::Done(_) => panic!("nothing was exposed"),
-        Step::Answered(reply) => {
+        Received::Done(_) => panic!("nothing was exposed"),
+        Received::Answered(reply) => {
             assert_eq!(message[reply][..8], [0, 0, 0, 7, 0, 0, 0, 1]);
             assert_eq!(responder.called_back(), 0);
         }
-        Step::Failed(xid) => assert_eq!((xid, responder.called_back()), (7, 0)),
-        Step::Ignore(_) => assert_eq!(responder.called_back(), 1),
+        Received::Failed(xid) => assert_eq!((xid, responder.called_back()), (7, 0)),
+        Received::Ignore(_) => assert_eq!(responder.called_back(), 1),
     }
     assert!(responder.receives_due() <= 9);
 }

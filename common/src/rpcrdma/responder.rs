@@ -103,7 +103,7 @@ impl Ticket {
     reason = "calls are the rule, and nobody keeps a step"
 )]
 #[derive(Debug)]
-pub enum Step {
+pub enum Received {
     /// A call.
     Call(IncomingCall),
     /// The peer has fetched a reply. Release what was exposed for it.
@@ -141,7 +141,7 @@ pub struct ReplyPlan {
     pub inline: [Range<usize>; 2],
     /// Send With Invalidate of this steering tag.
     pub invalidate: Option<u32>,
-    /// What was exposed, until [`Step::Done`] or [`Responder::expired`] gives it back.
+    /// What was exposed, until [`Received::Done`] or [`Responder::expired`] gives it back.
     pub exposed: Option<ExposureId>,
     /// The reply had no room, so an error is sent instead. Release what [`Responder::reply_exposed`] had exposed.
     pub overrun: bool,
@@ -207,15 +207,15 @@ impl Responder {
     }
 
     /// Takes a message in.
-    pub fn receive(&mut self, message: &[u8]) -> Step {
+    pub fn receive(&mut self, message: &[u8]) -> Received {
         self.posted = self.posted.saturating_sub(1);
         let mut r = Reader::new(message);
         let header = match Header::decode(&mut r) {
             Ok(header) => header,
             Err(error) => {
                 return match error.answer(self.granted) {
-                    Some(answer) => Step::Respond(answer),
-                    None => Step::Ignore(Ignored::Unanswerable),
+                    Some(answer) => Received::Respond(answer),
+                    None => Received::Ignore(Ignored::Unanswerable),
                 };
             }
         };
@@ -223,31 +223,31 @@ impl Responder {
         match &header.body {
             Body::Done => self.done(header.xid),
             // The peer sends errors to those who call it.
-            Body::Error(_) if self.reverse.end(header.xid) => Step::Failed(header.xid),
-            Body::Error(_) => Step::Ignore(Ignored::Error),
+            Body::Error(_) if self.reverse.end(header.xid) => Received::Failed(header.xid),
+            Body::Error(_) => Received::Ignore(Ignored::Error),
             Body::Msg(chunks) if is_reply(r.rest()) => {
                 match is_of(r.rest(), header.xid) && self.reverse.end(header.xid) {
                     true => self.replied(&header, chunks, inline),
-                    false => Step::Ignore(Ignored::Reply),
+                    false => Received::Ignore(Ignored::Reply),
                 }
             }
             // Of another xid than its header (RFC 8166, section 4.5.2). If it has to be read first, the reader checks it.
             Body::Msg(_) if !is_of(r.rest(), header.xid) => {
-                Step::Respond(refusal(header.xid, self.granted).to_bytes())
+                Received::Respond(refusal(header.xid, self.granted).to_bytes())
             }
             Body::Msg(chunks) => self.call(&header, chunks, &Reduced::Inline(inline)),
             Body::Nomsg(chunks) => self.call(&header, chunks, &Reduced::Chunk),
         }
     }
 
-    fn call(&mut self, header: &Header, chunks: &Chunks, reduced: &Reduced) -> Step {
+    fn call(&mut self, header: &Header, chunks: &Chunks, reduced: &Reduced) -> Received {
         match Assembly::new(reduced, &chunks.reads, self.config.message_max) {
             Ok(assembly) => {
                 self.under_way += 1;
                 let ticket = self.ticket(header, chunks);
-                Step::Call(IncomingCall { assembly, ticket })
+                Received::Call(IncomingCall { assembly, ticket })
             }
-            Err(_) => Step::Respond(refusal(header.xid, self.granted).to_bytes()),
+            Err(_) => Received::Respond(refusal(header.xid, self.granted).to_bytes()),
         }
     }
 
@@ -269,16 +269,16 @@ impl Responder {
     }
 
     /// A reply in the reverse direction. No chunk was offered for it, and it brings none to be read (RFC 8167, section 5).
-    fn replied(&mut self, header: &Header, chunks: &Chunks, inline: Range<usize>) -> Step {
+    fn replied(&mut self, header: &Header, chunks: &Chunks, inline: Range<usize>) -> Received {
         if *chunks != Chunks::default() {
-            return Step::Failed(header.xid);
+            return Received::Failed(header.xid);
         }
         self.reverse.grant(header.credits);
-        Step::Answered(inline)
+        Received::Answered(inline)
     }
 
     /// Prepares a call in the reverse direction: one message of the header, which replaces what `header` holds, and the RPC
-    /// message. [`Step::Answered`] or [`Step::Failed`] ends it. Its reply needs a receive: see
+    /// message. [`Received::Answered`] or [`Received::Failed`] ends it. Its reply needs a receive: see
     /// [`Responder::receives_due`]. `now` is the time since any fixed instant.
     ///
     /// # Errors
@@ -314,12 +314,12 @@ impl Responder {
         self.reverse.may_call()
     }
 
-    fn done(&mut self, xid: u32) -> Step {
+    fn done(&mut self, xid: u32) -> Received {
         self.dones += 1;
         let exposure = self.exposures.iter().position(|it| it.xid == xid);
         match exposure.and_then(|at| self.exposures.remove(at)) {
-            Some(exposure) => Step::Done(exposure.id),
-            None => Step::Ignore(Ignored::Done),
+            Some(exposure) => Received::Done(exposure.id),
+            None => Received::Ignore(Ignored::Done),
         }
     }
 

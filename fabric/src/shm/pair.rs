@@ -62,7 +62,7 @@ pub enum Role {
 }
 
 /// What a steering tag names.
-enum Memory {
+enum TaggedMemory {
     /// Memory that both ends read and write.
     Shared(Arc<Region>),
     /// The server's memory, which the client may read.
@@ -111,7 +111,7 @@ pub struct Pair {
     look_next: Nanos,
     last_messages: u32,
     /// By steering tag minus one.
-    memories: Vec<Memory>,
+    memories: Vec<TaggedMemory>,
     writes: Writes,
     socket: Socket,
     bell: Option<Bell>,
@@ -234,7 +234,7 @@ impl Pair {
     }
 
     #[inline]
-    fn memory(&mut self, tag: SteeringTag) -> Result<&Memory, PostError> {
+    fn memory(&mut self, tag: SteeringTag) -> Result<&TaggedMemory, PostError> {
         let index = (tag.0 as usize).wrapping_sub(1);
         if index >= self.memories.len() {
             // The server may have reported the reason, and nobody has looked.

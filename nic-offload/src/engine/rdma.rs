@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
-    Data, Expose, ExposureId, INLINE_BYTES, Ignored, IncomingCall, PrivateData, ReadRead,
-    Responder, ResponderConfig, Results, Step, Terms, Ticket,
+    Data, Expose, ExposureId, INLINE_BYTES, Ignored, IncomingCall, PrivateData, ReadRead, Received,
+    Responder, ResponderConfig, Results, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::sync::Arc;
@@ -203,22 +203,22 @@ impl RdmaLine {
             return;
         }
         match self.responder.receive(self.out.qp.message()) {
-            Step::Call(incoming) => self.arrive(incoming, at, reply, now),
-            Step::Done(id) => {
+            Received::Call(incoming) => self.arrive(incoming, at, reply, now),
+            Received::Done(id) => {
                 count(&now.serves.rdma.dones);
                 self.conceal(id, now);
             }
-            Step::Respond(mut error) => {
+            Received::Respond(mut error) => {
                 count(&now.serves.rdma.malformed);
                 // A peer that sends garbage and takes no answers does not get answers for ever.
                 self.out.dead |= self.out.is_full(now);
                 self.post_receives();
                 self.out.send_message(&mut error);
             }
-            Step::Answered(message) => self.answered_back(message, reply, now),
-            Step::Failed(xid) => self.fail_back(xid, now),
-            Step::Ignore(Ignored::Done) => count(&now.serves.rdma.dones),
-            Step::Ignore(why) => {
+            Received::Answered(message) => self.answered_back(message, reply, now),
+            Received::Failed(xid) => self.fail_back(xid, now),
+            Received::Ignore(Ignored::Done) => count(&now.serves.rdma.dones),
+            Received::Ignore(why) => {
                 count(&now.serves.rdma.ignored);
                 tracing::debug!(peer = %self.caller.peer, ?why, "a message was ignored");
             }

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 
 use lru::LruCache;
 use odafs_common::wire::mount3::{
-    self, DirPath, Exports, Mount, MountOk, Mounts, Name, PROGRAM, Procedure, Status, VERSION,
+    self, DirPath, Mount, MountOk, Mounts, Name, PROGRAM, Procedure, Status, VERSION,
 };
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
@@ -16,9 +16,9 @@ use odafs_common::wire::{mount1, nfs2};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 
-use crate::rpc::access::{Access, Squash, Verdict};
+use crate::rpc::access::{Access, AccessVerdict, Squash};
 use crate::rpc::{Admission, Answer, Call, Program, reply};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
 use crate::vfs::{self, Credential, FileType, ObjectId};
@@ -35,7 +35,7 @@ type Mounted = LruCache<(String, Vec<u8>), u16>;
 /// The MOUNT program of one export.
 pub struct MountProgram {
     version: u32,
-    export: Arc<Export>,
+    export: Arc<Exports>,
     access: Arc<Access>,
     /// What all versions remember.
     mounted: Arc<Mutex<Mounted>>,
@@ -43,7 +43,7 @@ pub struct MountProgram {
 
 impl MountProgram {
     /// Serves `export` to those whom `access` admits.
-    pub fn new(export: Arc<Export>, access: Arc<Access>) -> Self {
+    pub fn new(export: Arc<Exports>, access: Arc<Access>) -> Self {
         Self {
             version: VERSION,
             export,
@@ -95,11 +95,11 @@ impl MountProgram {
     fn check(&self, call: &Call<'_>, tag: u16, path: &[u8]) -> Result<(), Status> {
         let (peer, path) = (&call.caller.peer, path.escape_ascii());
         match self.access.verdict_on(call.caller, tag) {
-            Verdict::Admitted(_) => return Ok(()),
-            Verdict::WrongPort => {
+            AccessVerdict::Admitted(_) => return Ok(()),
+            AccessVerdict::WrongPort => {
                 tracing::warn!(%peer, %path, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
             }
-            Verdict::Stranger => {
+            AccessVerdict::Stranger => {
                 tracing::info!(%peer, %path, "mount refused: not in the access list (--allow)");
             }
         }
@@ -176,7 +176,7 @@ impl MountProgram {
         // Where all are squashed, what a caller says of itself does not matter.
         let verdict = self.access.verdict_on(call.caller, self.tag_of(path));
         let flavors: &[u32] = match verdict {
-            Verdict::Admitted(Squash::All) => &[FLAVOR_SYS, FLAVOR_NONE],
+            AccessVerdict::Admitted(Squash::All) => &[FLAVOR_SYS, FLAVOR_NONE],
             _ => &[FLAVOR_SYS],
         };
         let handle = mounted.map(|directory| self.export.handle(directory));
@@ -237,7 +237,7 @@ impl MountProgram {
                 .map(|network| Name(network.as_bytes()))
                 .collect(),
         });
-        Exports(exports.collect()).encode(results);
+        mount3::Exports(exports.collect()).encode(results);
     }
 
     fn dispatch(
@@ -339,16 +339,16 @@ fn path<'a>(arguments: &mut Reader<'a>) -> Result<&'a [u8], XdrError> {
 }
 
 /// A name of a path.
-struct Step {
+struct PathComponent {
     name: Vec<u8>,
     /// Whether a symbolic link contains it, and not the caller's path.
     of_link: bool,
 }
 
 /// Puts the names of a path before those that are left.
-fn push(rest: &mut Vec<Step>, path: &[u8], of_link: bool) {
+fn push(rest: &mut Vec<PathComponent>, path: &[u8], of_link: bool) {
     let at = rest.len();
-    rest.extend(components(path).map(|name| Step {
+    rest.extend(components(path).map(|name| PathComponent {
         name: name.to_vec(),
         of_link,
     }));

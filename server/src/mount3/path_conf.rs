@@ -6,7 +6,7 @@ use odafs_common::wire::xdr::{Writer, XdrError};
 
 use super::{MountProgram, path};
 use crate::rpc::{Answer, Call, reply};
-use crate::vfs::Limits;
+use crate::vfs::FileSystemLimits;
 use crate::vfs::attributes::limits;
 use crate::vfs::read::Effort;
 
@@ -26,7 +26,7 @@ impl MountProgram {
     }
 }
 
-fn told(limits: Option<Limits>) -> PathConf {
+fn told(limits: Option<FileSystemLimits>) -> PathConf {
     let Some(limits) = limits else {
         return PathConf {
             mask: mask::ERROR,

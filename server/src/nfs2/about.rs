@@ -3,7 +3,7 @@
 use odafs_common::wire::nfs2::{FileHandle, MAX_PATH, Procedure, Status};
 use odafs_common::wire::xdr::{Decode as _, Reader};
 
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::Effort;
 
 /// The names of RFC 1094, by number.
@@ -38,7 +38,7 @@ pub fn statuses(procedure: u32) -> Vec<(u32, String)> {
 }
 
 /// The number of the file that a call begins with, and the name in it.
-pub fn about(export: &Export, procedure: u32, mut arguments: Reader<'_>) -> Option<String> {
+pub fn about(export: &Exports, procedure: u32, mut arguments: Reader<'_>) -> Option<String> {
     use Procedure as P;
     let handle = FileHandle::decode(&mut arguments).ok()?;
     let handle = export.handle_of_short(handle.0).ok()?;

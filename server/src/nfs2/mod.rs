@@ -40,7 +40,7 @@ use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::attributes::{attributes, attributes_at_hand};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::{self, Credential, HandleBytes, ObjectId, StoreError};
@@ -49,11 +49,11 @@ use crate::vfs::{self, Credential, HandleBytes, ObjectId, StoreError};
 const REPLY_OVERHEAD_BYTES: u32 = 512;
 
 /// NFS version 2 of one export.
-pub struct Nfs2(Arc<Export>);
+pub struct Nfs2(Arc<Exports>);
 
 impl Nfs2 {
     /// For `export`.
-    pub fn new(export: Arc<Export>) -> Self {
+    pub fn new(export: Arc<Exports>) -> Self {
         Self(export)
     }
 
@@ -67,7 +67,7 @@ impl Nfs2 {
 
 /// What a procedure works with.
 struct Context<'a> {
-    export: &'a Export,
+    export: &'a Exports,
     /// The credential in the export of the first file handle.
     who: Credential,
     rights: Rights<'a>,

@@ -3,7 +3,7 @@
 use odafs_common::wire::nfs3::{FileHandle, MAX_NAME, Procedure, Status};
 use odafs_common::wire::xdr::{Decode as _, Reader};
 
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::Effort;
 
 /// The procedures' names in RFC 1813, by number.
@@ -42,7 +42,7 @@ pub fn statuses(procedure: u32) -> Vec<(u32, String)> {
 }
 
 /// The inode number of the first file handle of a call, and the name in that directory if the call has one.
-pub fn about(export: &Export, procedure: u32, mut arguments: Reader<'_>) -> Option<String> {
+pub fn about(export: &Exports, procedure: u32, mut arguments: Reader<'_>) -> Option<String> {
     use Procedure as P;
     let handle = FileHandle::decode(&mut arguments).ok()?;
     let file = export.resolve(handle.0, Effort::ResidentOnly).ok()?;

@@ -6,7 +6,7 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, DATA_BYTES_MAX, Step};
-use crate::vfs::Limits;
+use crate::vfs::FileSystemLimits;
 use crate::vfs::attributes::limits;
 
 /// The preferred size of a READDIR request, in bytes.
@@ -28,7 +28,11 @@ pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer
     Ok(())
 }
 
-fn info(context: &Context<'_>, attributes: Option<Attributes>, limits: &Limits) -> FsInfoOk {
+fn info(
+    context: &Context<'_>,
+    attributes: Option<Attributes>,
+    limits: &FileSystemLimits,
+) -> FsInfoOk {
     let page = context.export.page().bytes() as u32;
     let seconds = limits.time_delta_ns / 1_000_000_000;
     FsInfoOk {

@@ -43,7 +43,7 @@ use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::attributes::{attributes, attributes_at_hand, attributes_of_handle};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::{self, Credential, HandleBytes, ObjectId};
@@ -54,11 +54,11 @@ pub const DATA_BYTES_MAX: u32 = 1 << 20;
 const REPLY_OVERHEAD_BYTES: u32 = 512;
 
 /// NFS version 3 of one export.
-pub struct Nfs3(Arc<Export>);
+pub struct Nfs3(Arc<Exports>);
 
 impl Nfs3 {
     /// Serves `export`.
-    pub fn new(export: Arc<Export>) -> Self {
+    pub fn new(export: Arc<Exports>) -> Self {
         Self(export)
     }
 
@@ -79,7 +79,7 @@ impl Nfs3 {
 
 /// What the procedures need of a call and of the server.
 struct Context<'a> {
-    export: &'a Export,
+    export: &'a Exports,
     /// The credential in the export of the first file handle.
     who: Credential,
     rights: Rights<'a>,

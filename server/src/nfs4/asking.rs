@@ -5,7 +5,7 @@ use odafs_fabric::clock::{self, Nanos};
 
 use super::compound::Compound;
 use super::recalls::Messenger;
-use super::state::{Answer, Question};
+use super::state::{CbGetattrAnswer, Question};
 use crate::vfs::attributes::attributes_told;
 use crate::vfs::read::Effort;
 use crate::vfs::{Attributes, ObjectId};
@@ -27,9 +27,9 @@ pub(super) fn attributes(c: &Compound<'_>, object: ObjectId) -> Option<Attribute
     let question = messenger.state.lock().ask_holder(c.now, object)?;
     messenger.call_back();
     let size = match messenger.await_answer(&question) {
-        Answer::Told(change, _) if change == question.change => None,
-        Answer::Told(_, size) => Some(size),
-        Answer::Awaited | Answer::Refused => return None,
+        CbGetattrAnswer::Told(change, _) if change == question.change => None,
+        CbGetattrAnswer::Told(_, size) => Some(size),
+        CbGetattrAnswer::Awaited | CbGetattrAnswer::Refused => return None,
     };
     let told = attributes_told(c.export, object, &before, size)?;
     // As long as it has the delegation, nobody else has changed the file.
@@ -38,13 +38,13 @@ pub(super) fn attributes(c: &Compound<'_>, object: ObjectId) -> Option<Attribute
 
 impl Messenger {
     /// Waits for an answer, but not for long.
-    fn await_answer(&self, question: &Question) -> Answer {
+    fn await_answer(&self, question: &Question) -> CbGetattrAnswer {
         let begun = clock::now();
         let mut state = self.state.lock();
         loop {
             let answer = state.answer(question);
             let waited = clock::now().since(begun);
-            if answer != Answer::Awaited || waited >= PATIENCE {
+            if answer != CbGetattrAnswer::Awaited || waited >= PATIENCE {
                 state.end_question(question);
                 return answer;
             }

@@ -11,7 +11,9 @@ use super::owners::{Kind, Text};
 use super::{DATA_BYTES_MAX, acls, convert};
 use crate::vfs::acls::NewAcls;
 use crate::vfs::attributes::{limits, space};
-use crate::vfs::{self, Attributes, Limits, ObjectId, SetAttributes, Space, copies, xattrs};
+use crate::vfs::{
+    self, Attributes, FileSystemLimits, ObjectId, SetAttributes, Space, copies, xattrs,
+};
 
 /// What a file system tells of its space.
 const SPACE: Bitmap = Bitmap::of(&[
@@ -136,7 +138,7 @@ pub(super) fn exclusive(c: &Compound<'_>) -> Bitmap {
 #[derive(Clone, Copy, Default)]
 pub(super) struct FileSystem {
     space: Option<Space>,
-    limits: Option<Limits>,
+    limits: Option<FileSystemLimits>,
 }
 
 impl FileSystem {

@@ -18,7 +18,7 @@ use odafs_nic::calls::Back;
 use super::Nfs4;
 use super::recalls::Messenger;
 use super::state::{Callback, Called, Copied, Origin, Send};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::metrics::counter;
 
 /// The version of the callback program.
@@ -78,7 +78,7 @@ impl Callbacks {
     }
 
     /// Sends a callback. False: its connection is gone.
-    fn send(&mut self, send: &Send, export: &Export) -> bool {
+    fn send(&mut self, send: &Send, export: &Exports) -> bool {
         self.last_xid = self.last_xid.wrapping_add(1);
         let xid = self.last_xid;
         let Some(way) = self.ways.get(&send.connection) else {
@@ -101,7 +101,7 @@ impl Callbacks {
     }
 }
 
-fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
+fn message(xid: u32, send: &Send, export: &Exports) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut w = Writer::new(&mut bytes);
     let procedure = Procedure::Compound.code();

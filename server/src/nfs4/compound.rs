@@ -15,7 +15,7 @@ use super::{
     xattrs,
 };
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::{self, Attributes, Credential, ObjectId};
@@ -72,7 +72,7 @@ impl CurrentObject {
 /// A compound under way.
 pub(super) struct Compound<'a> {
     pub server: &'a Arc<Nfs4>,
-    pub export: &'a Export,
+    pub export: &'a Exports,
     pub who: Credential,
     pub acting: Acting<'a>,
     pub effort: Effort,

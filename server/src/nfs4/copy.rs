@@ -13,7 +13,7 @@ use super::compound::{Compound, Done};
 use super::offload::Job;
 use super::space::wrong_type;
 use super::state::{Copying, Io};
-use crate::vfs::copies::{self, Place, Steps};
+use crate::vfs::copies::{self, FileOffset, Steps};
 use crate::vfs::file::File;
 
 /// A file, and the stateid under which it is read or written.
@@ -116,8 +116,11 @@ pub(super) fn clone(c: &Compound<'_>, arguments: &CloneArgs) -> Done<()> {
     )?)
 }
 
-fn places<'a>(from: (&'a Arc<File>, u64), to: (&'a Arc<File>, u64)) -> (Place<'a>, Place<'a>) {
-    let place = |(file, offset)| Place { file, offset };
+fn places<'a>(
+    from: (&'a Arc<File>, u64),
+    to: (&'a Arc<File>, u64),
+) -> (FileOffset<'a>, FileOffset<'a>) {
+    let place = |(file, offset)| FileOffset { file, offset };
     (place(from), place(to))
 }
 

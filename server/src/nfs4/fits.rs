@@ -94,10 +94,17 @@ impl Compound<'_> {
         if self.kept.is_some_and(|kept| w.bytes() + bytes > kept) {
             return Err(Status::RepTooBigToCache);
         }
-        match (bytes <= self.room(w), self.minor) {
-            (true, _) => Ok(()),
-            (false, 0) => Err(Status::Resource),
-            (false, _) => Err(Status::RepTooBig),
+        match bytes <= self.room(w) {
+            true => Ok(()),
+            false => Err(self.too_big()),
+        }
+    }
+
+    /// The status of an operation whose result has no room in the reply, in the terms of the minor version.
+    pub(super) fn too_big(&self) -> Status {
+        match self.minor {
+            0 => Status::Resource,
+            _ => Status::RepTooBig,
         }
     }
 }

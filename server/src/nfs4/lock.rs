@@ -67,7 +67,9 @@ pub(super) fn test(
 
 /// LOCKU
 pub(super) fn unlock(c: &mut Compound<'_>, arguments: &UnlockArgs) -> Done<StateId> {
-    let file = c.withdrawn().map_or_else(|| file(c), Ok)?;
+    c.may_block()?;
+    // The stateid says that it is a file. What the store might answer, DELAY above all, is none of LOCKU (RFC 7530, section 13.2).
+    let file = c.held()?;
     let given = c.state(arguments.lock)?;
     let range = LockRange {
         kind: arguments.kind,

@@ -65,7 +65,7 @@ use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::acls::supported as acls_are_there;
 use crate::vfs::copies;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::{Holders, Keeper};
@@ -77,7 +77,7 @@ use owners::Owners;
 pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
-use state::{Limits, State};
+use state::{State, StateLimits};
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -132,13 +132,14 @@ pub struct Config {
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
 /// What a server keeps at most.
-const fn limits(lease: Nanos) -> Limits {
-    Limits {
+const fn limits(lease: Nanos) -> StateLimits {
+    StateLimits {
         lease,
         clients: 1 << 14,
         sessions: 16,
         states: 1 << 16,
         all_states: 1 << 20,
+        ranges: 1 << 14,
         file_ranges: 1 << 15,
         file_waiters: 1 << 9,
         delegations: 1 << 10,
@@ -153,7 +154,7 @@ const fn limits(lease: Nanos) -> Limits {
 
 /// NFS version 4 of one export.
 pub struct Nfs4 {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     minors: MinorVersions,
     tree: Tree,
     /// The attributes that clients may ask for or set, by minor version.
@@ -171,7 +172,7 @@ pub struct Nfs4 {
 
 impl Nfs4 {
     /// For `export`.
-    pub fn new(export: Arc<Export>, mut config: Config) -> Arc<Self> {
+    pub fn new(export: Arc<Exports>, mut config: Config) -> Arc<Self> {
         let limits = limits(config.lease);
         let reclaiming = config.records.take_reclaiming();
         let mut named = config.records.take_named();

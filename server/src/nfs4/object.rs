@@ -7,7 +7,7 @@ use odafs_common::wire::nfs4::Status;
 
 use super::compound::Compound;
 use crate::vfs::attributes::attributes;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::{FileType, HandleBytes, ObjectId};
 
 /// What a file handle stands for.
@@ -21,7 +21,7 @@ pub(super) enum Object {
 
 impl Object {
     /// The tag of its export: 0 above all exports, and in a server without a table.
-    pub fn tag(self, export: &Export) -> u16 {
+    pub fn tag(self, export: &Exports) -> u16 {
         match self {
             Self::Real(object) => export.tag_of(object),
             Self::Pseudo(_) => 0,

@@ -46,6 +46,12 @@ fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
     ReadRange::within(file, arguments.offset, arguments.count.min(room))
 }
 
+/// Whether nothing was read for want of room in the reply. A result without data, short of the end of the file, is a failure
+/// to clients.
+fn has_no_room(arguments: &ReadArgs, range: ReadRange, eof: bool) -> bool {
+    arguments.count > 0 && range.count == 0 && !eof
+}
+
 fn read_inline(
     c: &Compound<'_>,
     file: &Arc<File>,
@@ -55,6 +61,11 @@ fn read_inline(
     let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
     match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
+        Ok(done) if has_no_room(arguments, range, done.eof) => {
+            reply.cancel();
+            w.take_back();
+            Err(c.too_big().into())
+        }
         Ok(done) => {
             reply.finish(done.count, done.eof);
             Ok(Status::Ok)
@@ -94,6 +105,11 @@ pub(super) fn read_plus(
     let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
     match contents(c, &file, range, &mut reply) {
+        Ok(eof) if has_no_room(arguments, range, eof) => {
+            reply.cancel();
+            w.take_back();
+            Err(c.too_big().into())
+        }
         Ok(eof) => {
             reply.finish(eof);
             Ok(Status::Ok)

@@ -11,7 +11,7 @@ use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
 use super::records::{Named, Records};
 use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::{counter, gauge};
@@ -20,7 +20,7 @@ use crate::vfs::{ObjectId, change};
 
 /// What it takes to say something to clients, at any time.
 pub(super) struct Messenger {
-    pub export: Arc<Export>,
+    pub export: Arc<Exports>,
     pub state: Arc<Mutex<State>>,
     pub callbacks: Arc<Mutex<Callbacks>>,
     pub records: Mutex<Records>,

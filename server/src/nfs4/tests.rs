@@ -33,7 +33,7 @@ use super::{Config, LEASE, MinorVersions, Nfs4, OPERATIONS_MAX, OwnersConfig, Re
 use crate::rpc::access::{Access, Rights};
 use crate::rpc::{Answer, Call, Program as _, Resumed, Suspended};
 use crate::vfs::Credential;
-use crate::vfs::export::ExportConfig;
+use crate::vfs::export::ExportsConfig;
 use crate::vfs::read::Effort;
 use crate::vfs::testing::{World, owner};
 
@@ -87,18 +87,18 @@ impl Room {
     }
 
     fn named(export: &str) -> Self {
-        let config = ExportConfig {
+        let config = ExportsConfig {
             name: export.to_owned(),
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
         Self::of(config, Records::none())
     }
 
-    fn of(config: ExportConfig, records: Records) -> Self {
+    fn of(config: ExportsConfig, records: Records) -> Self {
         Self::lasting(config, records, LEASE)
     }
 
-    fn lasting(config: ExportConfig, records: Records, lease: Nanos) -> Self {
+    fn lasting(config: ExportsConfig, records: Records, lease: Nanos) -> Self {
         Self::over(World::with(256, config), records, lease)
     }
 

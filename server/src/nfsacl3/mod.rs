@@ -17,7 +17,7 @@ use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::acls;
 use crate::vfs::attributes::attributes;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::Effort;
 use crate::vfs::{Credential, FileType, ObjectId};
 
@@ -25,11 +25,11 @@ use crate::vfs::{Credential, FileType, ObjectId};
 const HEADER_BYTES: u32 = 64;
 
 /// NFSACL version 3 of one export.
-pub struct NfsAcl3(Arc<Export>);
+pub struct NfsAcl3(Arc<Exports>);
 
 impl NfsAcl3 {
     /// For `export`, whose objects have lists.
-    pub fn new(export: Arc<Export>) -> Self {
+    pub fn new(export: Arc<Exports>) -> Self {
         Self(export)
     }
 

@@ -8,7 +8,7 @@ use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::nlm4::{Lock, LockResult, Name, Object, Status, TestArgs};
 use odafs_common::wire::xdr::{Decode as _, Encode as _};
 
-use super::hosts::{Asked, Hosts, Owner, OwnerKey, Who, holder};
+use super::hosts::{Asked, HostOwner, Hosts, OwnerKey, Who, holder};
 use super::peers::Heard;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Before, Side, Span};
@@ -187,7 +187,7 @@ impl Hosts {
     }
 
     /// Whether a grant is under way there. What the owner has depends on its answer.
-    fn is_being_told(&self, owner: &Owner, file: ObjectId, span: Span) -> bool {
+    fn is_being_told(&self, owner: &HostOwner, file: ObjectId, span: Span) -> bool {
         let mut told = owner.told.iter().filter_map(|n| self.grants.get(n));
         told.any(|grant| grant.file == file && grant.span.overlaps(span))
     }
@@ -337,10 +337,10 @@ mod tests {
     use super::super::hosts::HostKey;
     use super::super::limits::FileLimits;
     use super::*;
-    use crate::vfs::locks::{Locks, Owner};
+    use crate::vfs::locks::{LockOwner, Locks};
 
     const FILE: ObjectId = file(7);
-    const FOUR: Owner = Owner {
+    const FOUR: LockOwner = LockOwner {
         side: Side::Nfs4,
         number: 1,
     };

@@ -15,7 +15,7 @@ use super::grants::{Grant, GrantCall, Waiter};
 use super::limits::{Counts, FileLimits, OF_ADDRESS, OF_ALL, OF_FILE};
 use super::share::Share;
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Counted, Held, Locks, Owner as Holder, Side, Span};
+use crate::vfs::locks::{Counted, Held, LockOwner as Holder, Locks, Side, Span};
 
 /// How long the server remembers a host that holds nothing.
 const IDLE: Nanos = Nanos::from_secs(60);
@@ -56,7 +56,7 @@ pub(super) struct Host {
 }
 
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct HostOwner {
     pub host: u32,
     pub key: OwnerKey,
     /// The number of ranges that it has locked in each file.
@@ -108,7 +108,7 @@ pub(super) struct Hosts {
     names: HashMap<HostKey, u32>,
     addresses: HashMap<String, Counts>,
     total: Counts,
-    pub owners: HashMap<u64, Owner>,
+    pub owners: HashMap<u64, HostOwner>,
     /// Waiters by file, in the order in which they came.
     pub waiters: HashMap<ObjectId, Vec<Waiter>>,
     /// Files in which a waiter did not get what is free, because its host had no room.
@@ -389,7 +389,7 @@ impl Hosts {
         if let Some(host) = self.hosts.get_mut(&host) {
             host.owners.insert(key.clone(), number);
         }
-        let owner = Owner {
+        let owner = HostOwner {
             host,
             key: key.clone(),
             files: HashMap::new(),
@@ -407,7 +407,7 @@ impl Hosts {
 
     /// Forgets an owner that has nothing.
     pub fn release_owner(&mut self, number: u64) {
-        let idle = |owner: &Owner| owner.files.is_empty() && owner.waits == 0;
+        let idle = |owner: &HostOwner| owner.files.is_empty() && owner.waits == 0;
         if !self.owners.get(&number).is_some_and(idle) {
             return;
         }

@@ -2,7 +2,7 @@
 
 /// Bounds, of what hosts at one address may have, or of what all may have together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct HostLimits {
     /// Names of hosts.
     pub hosts: usize,
     /// Owners of locks.
@@ -16,7 +16,7 @@ pub(super) struct Limits {
 }
 
 /// For each address.
-pub(super) const OF_ADDRESS: Limits = Limits {
+pub(super) const OF_ADDRESS: HostLimits = HostLimits {
     hosts: 256,
     owners: 1 << 12,
     ranges: 1 << 14,
@@ -24,7 +24,7 @@ pub(super) const OF_ADDRESS: Limits = Limits {
     shares: 1 << 10,
 };
 /// In all.
-pub(super) const OF_ALL: Limits = Limits {
+pub(super) const OF_ALL: HostLimits = HostLimits {
     hosts: 1 << 12,
     owners: 1 << 16,
     ranges: 1 << 19,
@@ -56,7 +56,7 @@ pub(super) struct Counts {
     pub shares: usize,
 }
 
-impl Limits {
+impl HostLimits {
     /// As counts.
     pub fn counts(self) -> Counts {
         Counts {

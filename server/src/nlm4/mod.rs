@@ -31,7 +31,7 @@ use odafs_nic::calls::Caller;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::attributes::{access as granted, attributes};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::Changing;
@@ -61,7 +61,7 @@ pub struct Config {
 
 /// The lock manager and the status monitor of an export.
 pub struct Lockd {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     hosts: Mutex<Hosts>,
     records: Mutex<Records>,
     peers: Option<Arc<dyn Peers>>,
@@ -73,7 +73,7 @@ pub struct Lockd {
 
 impl Lockd {
     /// For `export`. Tells the hosts that held locks before that the server has started anew.
-    pub fn start(export: Arc<Export>, config: Config) -> Arc<Self> {
+    pub fn start(export: Arc<Exports>, config: Config) -> Arc<Self> {
         let before = config.records.hosts();
         let untold = Untold::new(before.iter().map(|host| host.address.clone()));
         let until = clock::now() + config.grace;

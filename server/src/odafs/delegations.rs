@@ -23,7 +23,7 @@ use odafs_fabric::entropy;
 use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
 
 use crate::vfs::ObjectId;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::metrics::{counter, gauge};
 use crate::vfs::promises::{Holders, Keeper, Party};
@@ -90,7 +90,7 @@ pub enum Refused {
 
 /// The delegations of an export's files.
 pub struct Delegations {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     /// `None`: there is no stable storage, and so nobody gets a delegation.
     record: Mutex<Option<GivenRecord>>,
     table: Mutex<Table>,
@@ -138,7 +138,7 @@ pub struct Counts {
 
 impl Delegations {
     /// Those of `export`, none yet. Asked for them by whoever changes a file.
-    pub fn new(export: Arc<Export>, record: Option<GivenRecord>) -> Arc<Self> {
+    pub fn new(export: Arc<Exports>, record: Option<GivenRecord>) -> Arc<Self> {
         if record.as_ref().is_some_and(|record| record.before) {
             export.promises().hold(clock::now() + LEASE);
         }

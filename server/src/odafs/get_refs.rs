@@ -9,7 +9,7 @@ use odafs_common::wire::xdr::Writer;
 
 use super::REPLY_OVERHEAD_BYTES;
 use crate::rpc::{Answer, Call};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::{Effort, check_right};
 use crate::vfs::references::Issue;
 use crate::vfs::sessions::OpenSession;
@@ -19,7 +19,7 @@ const FILE_BYTES: usize = 4 + 4 + 8 + 8 + 4 + Reference::WIRE_BYTES + 4;
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
 
 pub(super) fn get_refs(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     arguments: &GetRefsArgs<'_>,
     w: &mut Writer<'_>,
@@ -41,13 +41,13 @@ pub(super) fn get_refs(
 /// Where to continue: a range and one of its pages. On the wire this is `(range + 1) << 52 | page`, so that 0 stands for
 /// the beginning. The page numbers of files below 2^63 bytes fit.
 #[derive(Clone, Copy)]
-struct Place {
+struct Cursor {
     range: usize,
     /// `None` stands for the first page of the range.
     page: Option<u64>,
 }
 
-impl Place {
+impl Cursor {
     const PAGE_BITS: u32 = 52;
 
     fn of(resume: u64) -> Self {
@@ -69,7 +69,7 @@ impl Place {
 }
 
 fn answer(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     session: &OpenSession,
     arguments: &GetRefsArgs<'_>,
@@ -77,7 +77,7 @@ fn answer(
 ) -> GetRefsOk {
     let mut left = room;
     let mut files = Vec::new();
-    let start = Place::of(arguments.resume);
+    let start = Cursor::of(arguments.resume);
     for (number, range) in arguments.ranges.iter().enumerate().skip(start.range) {
         let from = start.page.filter(|_| number == start.range);
         // The first range always goes in, with at least one reference, so that the caller makes progress.
@@ -86,7 +86,7 @@ fn answer(
             let page = from.unwrap_or(export.page().index(range.offset));
             return GetRefsOk {
                 files,
-                resume: Place::resume(number, page),
+                resume: Cursor::resume(number, page),
             };
         }
         let limit = references_max.clamp(1, MAX_RANGE_REFERENCES as usize);
@@ -108,7 +108,7 @@ fn answer(
         if let Some(page) = more {
             return GetRefsOk {
                 files,
-                resume: Place::resume(number, page),
+                resume: Cursor::resume(number, page),
             };
         }
     }
@@ -117,7 +117,7 @@ fn answer(
 
 /// The references of one range, and the page with which to continue.
 fn one(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     session: &OpenSession,
     (range, from): (&Range<'_>, Option<u64>),

@@ -17,7 +17,7 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::Effort;
 use crate::vfs::sessions::OpenSession;
 
@@ -79,14 +79,14 @@ impl Default for SessionPolicy {
 
 /// The program for one export.
 pub struct Odafs {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     policy: SessionPolicy,
     delegations: Arc<Delegations>,
 }
 
 impl Odafs {
     /// For `export`.
-    pub fn new(export: Arc<Export>, mut policy: SessionPolicy) -> Self {
+    pub fn new(export: Arc<Exports>, mut policy: SessionPolicy) -> Self {
         let record = policy.delegations.take();
         Self {
             delegations: Delegations::new(Arc::clone(&export), record),
@@ -203,7 +203,7 @@ impl Program for Odafs {
 }
 
 /// The session with this number, if it is the caller's: nobody learns anything by the rights of others.
-fn session(export: &Export, call: &Call<'_>, number: u32) -> Option<Arc<OpenSession>> {
+fn session(export: &Exports, call: &Call<'_>, number: u32) -> Option<Arc<OpenSession>> {
     let open = export.sessions().get(number)?;
     let ours = open.is_of_peer(&call.caller.peer) && call.rights.is_identity(open.who(), &call.who);
     ours.then_some(open)

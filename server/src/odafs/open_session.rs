@@ -16,9 +16,9 @@ use odafs_nic::nic::Nic;
 use super::{Grantee, Odafs};
 use crate::rpc::access::NOBODY;
 use crate::rpc::{Answer, Call};
-use crate::vfs::export::{Direct, Export};
+use crate::vfs::export::{Direct, Exports};
 use crate::vfs::read::Effort;
-use crate::vfs::sessions::Owner;
+use crate::vfs::sessions::SessionOwner;
 
 pub(super) fn open_session(
     odafs: &Odafs,
@@ -115,7 +115,11 @@ fn open(
 
 /// Whether the client asks for this version, an export that it may reach, and the fabric over which the call came. (A
 /// credential that one fabric vouches for is worth nothing on another.)
-fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Result<(), OdafsStatus> {
+fn check(
+    export: &Exports,
+    call: &Call<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<(), OdafsStatus> {
     let transport = call.caller.transport;
     let mut names = export.config().names();
     let supported = parameters.version == u32::from(direct::VERSION)
@@ -163,11 +167,11 @@ fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
 
 /// Reserves a session for the caller. Sessions that have ended make room.
 fn reserve<'a>(
-    export: &'a Export,
+    export: &'a Exports,
     nic: &Arc<Nic>,
     call: &Call<'_>,
 ) -> Result<crate::vfs::sessions::SessionPermit<'a>, OdafsStatus> {
-    let owner = Owner::from(&call.caller.peer);
+    let owner = SessionOwner::from(&call.caller.peer);
     // No user of this host, and no other host, may take all of them.
     let max = export.config().nic.sessions_max / 2;
     if let Some(place) = export.sessions().reserve(owner, max) {

@@ -14,7 +14,7 @@ use super::REPLY_OVERHEAD_BYTES;
 use crate::rpc::{Answer, Call};
 use crate::vfs::Credential;
 use crate::vfs::attributes::attributes_of_handle;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
 use crate::vfs::references;
@@ -32,7 +32,7 @@ struct Acting<'a, 'c> {
 }
 
 pub(super) fn read(
-    export: &Export,
+    export: &Exports,
     call: &Call<'_>,
     arguments: ReadArgs<'_>,
     w: &mut Writer<'_>,
@@ -64,7 +64,7 @@ pub(super) fn read(
 
 /// Copies the data from the page cache into the reply.
 fn read_inline(
-    export: &Export,
+    export: &Exports,
     acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
@@ -110,7 +110,7 @@ fn read_inline(
 
 /// Sends the data ahead of the reply, to the placement that the transport names.
 fn read_placed(
-    export: &Export,
+    export: &Exports,
     acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
@@ -142,7 +142,7 @@ fn read_placed(
 
 /// Sends the data ahead of the reply by RDMA Write, to the chunk that the call names.
 fn read_to_chunk(
-    export: &Export,
+    export: &Exports,
     acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
@@ -178,7 +178,7 @@ struct Apart {
 
 /// Reads at most `room` bytes, none of which go into the reply.
 fn read_apart(
-    export: &Export,
+    export: &Exports,
     acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
@@ -218,7 +218,7 @@ fn left_over(call: &Call<'_>) -> usize {
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
 
 fn piggyback(
-    export: &Export,
+    export: &Exports,
     acting: Acting<'_, '_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,

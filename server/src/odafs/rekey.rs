@@ -5,9 +5,9 @@ use odafs_common::wire::odafs::{OdafsStatus, RekeyArgs, RekeyResult, Rekeyed};
 use odafs_fabric::clock;
 use odafs_nic::capability::RekeyRefused;
 
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 
-pub(super) fn rekey(export: &Export, arguments: RekeyArgs) -> RekeyResult {
+pub(super) fn rekey(export: &Exports, arguments: RekeyArgs) -> RekeyResult {
     let RekeyArgs {
         session,
         generation,

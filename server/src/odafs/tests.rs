@@ -16,7 +16,7 @@ use odafs_nic::calls::{Caller, ChunkSource, Notes, Transport};
 use super::*;
 use crate::rpc::access::{NOBODY, Rights};
 use crate::vfs::Credential;
-use crate::vfs::export::{Direct, ExportConfig};
+use crate::vfs::export::{Direct, ExportsConfig};
 use crate::vfs::file::File;
 use crate::vfs::read::Effort;
 use crate::vfs::testing::{PAGE, World, other, owner};
@@ -48,14 +48,14 @@ fn peer(uid: u32) -> Peer {
 
 impl Room {
     fn new(direct: Direct, policy: SessionPolicy) -> Self {
-        let config = ExportConfig {
+        let config = ExportsConfig {
             direct,
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
         Self::of(config, policy)
     }
 
-    fn of(config: ExportConfig, policy: SessionPolicy) -> Self {
+    fn of(config: ExportsConfig, policy: SessionPolicy) -> Self {
         let world = World::with(512, config);
         Self {
             odafs: Odafs::new(Arc::clone(&world.export), policy),
@@ -449,7 +449,7 @@ fn who_is_listed_by_key_may_open_sessions_from_elsewhere() {
 
 #[test]
 fn one_user_cannot_take_all_sessions() {
-    let mut config = ExportConfig::default();
+    let mut config = ExportsConfig::default();
     config.nic.sessions_max = 20;
     let mut room = Room::of(config, SessionPolicy::default());
     let opened = std::iter::repeat_with(|| room.open(&room.parameters()))

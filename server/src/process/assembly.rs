@@ -28,7 +28,7 @@ use crate::rpc::{Program, Service};
 use crate::store::{Store, ids};
 use crate::vfs::acls;
 use crate::vfs::change;
-use crate::vfs::export::{Direct, Export, ExportConfig};
+use crate::vfs::export::{Direct, Exports, ExportsConfig};
 use crate::vfs::spare::SpareFrames;
 
 /// The parts from which [`Assembly::start`] makes a server.
@@ -38,7 +38,7 @@ pub struct Parts {
     /// Memory for the page cache, of which nothing is published yet.
     pub arena: Arc<Arena>,
     /// Options of the export.
-    pub export: ExportConfig,
+    pub export: ExportsConfig,
     /// What the server asks of sessions and grants them.
     pub sessions: SessionPolicy,
     /// NFS version 2, with MOUNT versions 1 and 2.
@@ -79,7 +79,7 @@ const TICK: Nanos = Nanos::from_secs(1);
 
 /// A running server. Dropping it stops it.
 pub struct Assembly {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     service: Arc<Service>,
     pool: Arc<Pool>,
     life: Option<Arc<LifeWord>>,
@@ -97,7 +97,7 @@ impl Assembly {
     /// The system can give no more threads or descriptors.
     pub fn start(parts: Parts, listeners: Vec<(Box<dyn Listener>, Transport)>) -> io::Result<Self> {
         let direct = parts.export.direct;
-        let export = Arc::new(Export::new(
+        let export = Arc::new(Exports::new(
             parts.export,
             parts.store,
             Arc::clone(&parts.arena),
@@ -178,7 +178,7 @@ impl Assembly {
     }
 
     /// The export.
-    pub fn export(&self) -> &Arc<Export> {
+    pub fn export(&self) -> &Arc<Exports> {
         &self.export
     }
 
@@ -249,7 +249,7 @@ fn joined(thread: JoinHandle<()>) {
 }
 
 fn service(
-    export: &Arc<Export>,
+    export: &Arc<Exports>,
     access: Access,
     sessions: SessionPolicy,
     (nfs2, nfs4, locks): (bool, Option<nfs4::Config>, Option<nlm4::Config>),
@@ -300,7 +300,7 @@ fn service(
 }
 
 /// The observer: takes reports of outside changes, and each second checks what nobody reports.
-fn observe(export: &Export, service: &Service, stopping: &AtomicBool) {
+fn observe(export: &Exports, service: &Service, stopping: &AtomicBool) {
     let mut next_tick = clock::now() + TICK;
     while !stopping.load(Ordering::Acquire) {
         change::observe(export, OBSERVED);

@@ -41,7 +41,7 @@ pub(super) fn open_one(
 /// Opens all exports of `config` below one root.
 pub(super) fn open(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
     let exports = &config.exports;
-    let places = Place::apart(exports)?;
+    let places = ExportSource::apart(exports)?;
     let mut tags = Tags::read(&state.path().join(TAGS))?;
     let before = tags.text();
     let mut named = Vec::new();
@@ -89,13 +89,13 @@ fn now() -> Time {
 }
 
 /// The directory or archive of an export.
-struct Place {
+struct ExportSource {
     path: PathBuf,
     device: u64,
     ino: u64,
 }
 
-impl Place {
+impl ExportSource {
     fn of(export: &ExportOptions) -> io::Result<Self> {
         let path = std::fs::canonicalize(&export.directory)?;
         let found = std::fs::metadata(&path)?;

@@ -34,7 +34,7 @@ use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
 use crate::store::table;
 use crate::store::{Credential, LocalOptions, Store};
-use crate::vfs::export::ExportConfig;
+use crate::vfs::export::ExportsConfig;
 
 /// The addresses on which a server listens, with the real ports. `None` stands for a listener that is not open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -407,7 +407,7 @@ fn parts(
         nfs4,
         locks: Some(locks),
         arena: Arc::new(arena),
-        export: ExportConfig {
+        export: ExportsConfig {
             name: match config.exports.as_slice() {
                 [] => config.export.clone(),
                 _ => "/".to_owned(),
@@ -425,7 +425,7 @@ fn parts(
                 sessions_max: config.shm_connections.max(4096) as usize,
                 ..NicConfig::default()
             },
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         },
         sessions: SessionPolicy {
             identity: Some(Identity::from_secret(**state.identity())),

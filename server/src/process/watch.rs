@@ -13,7 +13,7 @@ use crate::process::metrics_http::Page;
 use crate::rpc::Service;
 use crate::rpc::pool::Pool;
 use crate::rpc::tcp::TcpServer;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::metrics::{self, describe_as, gauge};
 
 /// The most slow calls that `/top.json` names.
@@ -24,7 +24,7 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The parts of a server that it reports on.
 pub struct Watch {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     service: Arc<Service>,
     pool: Arc<Pool>,
     rdma: Arc<RdmaCounters>,

@@ -1,6 +1,6 @@
 //! Rules for callers: who may call, which exports a caller may reach, and the ids with which it acts.
 //!
-//! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). A [`Verdict`] is what
+//! A server has a [`Rule`] of its own, and one for each export of a table ([`Access::with_exports`]). An [`AccessVerdict`] is what
 //! a rule says of a peer. The verdicts are kept with the connection, so that a call neither reads a list nor takes a lock.
 //! [`Access::replace`] makes all of them void.
 
@@ -114,24 +114,24 @@ impl Rule {
         self.squash != Squash::All && !self.any_port
     }
 
-    fn verdict(&self, peer: &Peer) -> Verdict {
+    fn verdict(&self, peer: &Peer) -> AccessVerdict {
         match peer {
             // On one host the socket's own permissions have decided already.
-            Peer::Uid { .. } | Peer::Simulated(_) => Verdict::Admitted(self.squash),
-            Peer::Address(address) if !self.admits_address(address.ip()) => Verdict::Stranger,
+            Peer::Uid { .. } | Peer::Simulated(_) => AccessVerdict::Admitted(self.squash),
+            Peer::Address(address) if !self.admits_address(address.ip()) => AccessVerdict::Stranger,
             Peer::Address(address)
                 if self.needs_privilege() && address.port() >= PRIVILEGED_BELOW =>
             {
-                Verdict::WrongPort
+                AccessVerdict::WrongPort
             }
-            Peer::Address(_) => Verdict::Admitted(self.squash),
+            Peer::Address(_) => AccessVerdict::Admitted(self.squash),
         }
     }
 }
 
 /// What a rule says of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AccessVerdict {
     /// Its address is in no network that may call.
     Stranger,
     /// It would have to call from a port below 1024.
@@ -140,7 +140,7 @@ pub enum Verdict {
     Admitted(Squash),
 }
 
-impl Verdict {
+impl AccessVerdict {
     /// Bits of a verdict in a word of a connection; all of them 0 is no verdict.
     const BITS: u32 = 3;
 
@@ -183,19 +183,19 @@ impl Rules {
     }
 
     /// In a table, a peer may call the server if it may call one of the exports.
-    fn verdict(&self, at: usize, peer: &Peer) -> Verdict {
+    fn verdict(&self, at: usize, peer: &Peer) -> AccessVerdict {
         let Some(rule) = self.0.get(at) else {
-            return Verdict::Stranger;
+            return AccessVerdict::Stranger;
         };
         if at != SERVER {
             return rule.verdict(peer);
         }
-        let mut found = Verdict::Stranger;
+        let mut found = AccessVerdict::Stranger;
         for outer in self.outer() {
             match outer.verdict(peer) {
-                Verdict::Admitted(_) => return Verdict::Admitted(rule.squash),
-                Verdict::WrongPort => found = Verdict::WrongPort,
-                Verdict::Stranger => {}
+                AccessVerdict::Admitted(_) => return AccessVerdict::Admitted(rule.squash),
+                AccessVerdict::WrongPort => found = AccessVerdict::WrongPort,
+                AccessVerdict::Stranger => {}
             }
         }
         found
@@ -266,7 +266,7 @@ impl Squashing {
 
 /// Verdicts in a word of a connection. The generation is above them.
 const VERDICTS_IN_WORD: usize = 8;
-const GENERATION_SHIFT: u32 = VERDICTS_IN_WORD as u32 * Verdict::BITS;
+const GENERATION_SHIFT: u32 = VERDICTS_IN_WORD as u32 * AccessVerdict::BITS;
 /// Generations of a word wrap around after 2^40 replacements.
 const GENERATIONS: u64 = 1 << (u64::BITS - GENERATION_SHIFT);
 
@@ -343,7 +343,7 @@ impl Access {
     pub fn admits(&self, peer: &Peer) -> bool {
         matches!(
             self.rules.read().verdict(SERVER, peer),
-            Verdict::Admitted(_)
+            AccessVerdict::Admitted(_)
         )
     }
 
@@ -357,14 +357,14 @@ impl Access {
     }
 
     /// The verdict on a caller at the server, as it is kept with the connection.
-    pub fn verdict(&self, caller: &Caller) -> Verdict {
+    pub fn verdict(&self, caller: &Caller) -> AccessVerdict {
         self.verdict_at(caller, SERVER)
     }
 
     /// The verdict on a caller at the export with this tag. Tag 0 stands for what lies above all exports.
-    pub fn verdict_on(&self, caller: &Caller, tag: u16) -> Verdict {
+    pub fn verdict_on(&self, caller: &Caller, tag: u16) -> AccessVerdict {
         let number = self.number_of(tag);
-        number.map_or(Verdict::Stranger, |at| self.verdict_at(caller, at))
+        number.map_or(AccessVerdict::Stranger, |at| self.verdict_at(caller, at))
     }
 
     /// The number of the rule for this tag.
@@ -376,16 +376,16 @@ impl Access {
         number.filter(|number| *number != 0).map(usize::from)
     }
 
-    fn verdict_at(&self, caller: &Caller, at: usize) -> Verdict {
+    fn verdict_at(&self, caller: &Caller, at: usize) -> AccessVerdict {
         let judge = || self.rules.read().verdict(at, &caller.peer);
         let Some(word) = caller.notes.word(at / VERDICTS_IN_WORD, self.words) else {
             return judge();
         };
-        let shift = (at % VERDICTS_IN_WORD) as u32 * Verdict::BITS;
+        let shift = (at % VERDICTS_IN_WORD) as u32 * AccessVerdict::BITS;
         let generation = self.generation.load(Ordering::Acquire) % GENERATIONS;
         let noted = word.load(Ordering::Acquire);
         let fresh = noted >> GENERATION_SHIFT == generation;
-        if let Some(verdict) = Verdict::of_number(noted >> shift).filter(|_| fresh) {
+        if let Some(verdict) = AccessVerdict::of_number(noted >> shift).filter(|_| fresh) {
             return verdict;
         }
         let verdict = judge();
@@ -400,12 +400,12 @@ impl Access {
     }
 
     /// What the rule for this tag makes of a caller's ids, or the verdict that refuses the caller.
-    fn squashing_on(&self, caller: &Caller, tag: u16) -> Result<Squashing, Verdict> {
-        let at = self.number_of(tag).ok_or(Verdict::Stranger)?;
+    fn squashing_on(&self, caller: &Caller, tag: u16) -> Result<Squashing, AccessVerdict> {
+        let at = self.number_of(tag).ok_or(AccessVerdict::Stranger)?;
         self.squashing_at(caller, at)
     }
 
-    fn squashing_at(&self, caller: &Caller, at: usize) -> Result<Squashing, Verdict> {
+    fn squashing_at(&self, caller: &Caller, at: usize) -> Result<Squashing, AccessVerdict> {
         loop {
             let before = self.generation.load(Ordering::Acquire);
             let verdict = self.verdict_at(caller, at);
@@ -414,7 +414,7 @@ impl Access {
             // A verdict of the old rules and ids of the new ones would be what neither say.
             if self.generation.load(Ordering::Acquire) == before {
                 return match verdict {
-                    Verdict::Admitted(squash) => Ok(Squashing { squash, anonymous }),
+                    AccessVerdict::Admitted(squash) => Ok(Squashing { squash, anonymous }),
                     refused => Err(refused),
                 };
             }
@@ -431,7 +431,7 @@ impl Access {
         let on = |tag: &u16| self.verdict_on(caller, *tag);
         self.tags
             .iter()
-            .all(|tag| matches!(on(tag), Verdict::Admitted(_)))
+            .all(|tag| matches!(on(tag), AccessVerdict::Admitted(_)))
     }
 
     /// The networks that a rule admits beyond this host, as EXPORT lists them. Tag 0 stands for the server itself: in a

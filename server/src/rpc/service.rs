@@ -10,7 +10,7 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Calls, ChunkSource, Outcome, Placed};
 
-use super::access::{Access, Verdict};
+use super::access::{Access, AccessVerdict};
 use super::counts::{CallCounts, Counts, count};
 use super::drc::{DuplicateCache, InProgress, Repeats, Seen};
 use super::program::{Admission, Answer, Call, Program, Resumed, Suspended};
@@ -360,7 +360,7 @@ impl Programs {
         });
         // Peers that are not admitted are refused below, so they cannot fill the cache.
         let kept_here = !matches!(repeats, Repeats::Harmless | Repeats::Remembered);
-        let admitted = || matches!(self.access.verdict(caller), Verdict::Admitted(_));
+        let admitted = || matches!(self.access.verdict(caller), AccessVerdict::Admitted(_));
         if !kept_here || !admitted() {
             return Repeated::Harmless;
         }

@@ -196,13 +196,13 @@ struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
     number: u64,
-    place: Place,
+    place: ConnectionPermit,
 }
 
 /// Frees the place of its connection when it is dropped.
-struct Place(Arc<Shared>);
+struct ConnectionPermit(Arc<Shared>);
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -230,7 +230,7 @@ async fn accept(
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
-                let place = Place(shared.clone());
+                let place = ConnectionPermit(shared.clone());
                 let open = shared.open.fetch_add(1, Ordering::Relaxed);
                 if open >= shared.limits.connections_of(&*shared.listed, peer.ip()) {
                     tracing::warn!(%peer, "connection closed: there are too many");

@@ -17,8 +17,8 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
 
 use super::{
-    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
-    Space, Special, Store, StoreError, Unlinked,
+    CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
 };
 use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes, SetTime, Time, XattrHow};
 
@@ -277,7 +277,7 @@ impl Store for Advancing {
         tags() -> Vec<(String, u16)>;
         is_shown(object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool;
         statfs(object: ObjectId) -> Result<Space>;
-        pathconf(object: ObjectId) -> Result<Limits>;
+        pathconf(object: ObjectId) -> Result<FileSystemLimits>;
         number() -> u64;
         find(object: ObjectId) -> Result<()>;
         watch(object: ObjectId) -> bool;

@@ -6,8 +6,8 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 use super::{
-    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
-    Space, Special, Store, Unlinked,
+    CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes};
 
@@ -76,7 +76,7 @@ forward! {
     rmdir(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>, syncs directory;
     readdir(who: &Credential, directory: ObjectId, range: ReaddirRange) -> Result<Listing>;
     statfs(object: ObjectId) -> Result<Space>;
-    pathconf(object: ObjectId) -> Result<Limits>;
+    pathconf(object: ObjectId) -> Result<FileSystemLimits>;
     number() -> u64;
     find(object: ObjectId) -> Result<()>;
     watch(object: ObjectId) -> bool;

@@ -49,8 +49,8 @@ pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
 pub use tar::TarStore;
 pub use types::{
-    Attributes, Device, Extent, FileType, Limits, SetAttributes, SetTime, Space, Status, Time,
-    access,
+    Attributes, Device, Extent, FileSystemLimits, FileType, SetAttributes, SetTime, Space, Status,
+    Time, access,
 };
 
 /// An object of one store: a file, a directory, a link, a device and so on.
@@ -487,7 +487,7 @@ pub trait Store: Send + Sync {
     fn statfs(&self, object: ObjectId) -> Result<Space>;
 
     /// The limits of the object's file system.
-    fn pathconf(&self, object: ObjectId) -> Result<Limits>;
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits>;
 
     /// A number that identifies the stored files and stays the same after a restart. File handles contain it, so those of a
     /// store with another number are invalid here.

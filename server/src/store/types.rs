@@ -241,7 +241,7 @@ pub struct Space {
 
 /// Limits of an object's file system (RFC 1813, sections 3.3.19 and 3.3.20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FileSystemLimits {
     /// The most hard links to one object.
     pub link_max: u32,
     /// The longest name, in bytes.

@@ -4,7 +4,7 @@
 use crate::store::{Acl, AclKind, Credential, FileType, ObjectId, Status, StoreError};
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::write::sync;
 
 /// The lists of an object that are to be set; what is `None` stays.
@@ -17,25 +17,25 @@ pub struct NewAcls {
 }
 
 /// Whether objects of the export have lists.
-pub fn supported(export: &Export) -> bool {
+pub fn supported(export: &Exports) -> bool {
     export.store().has_acls()
 }
 
 /// The access list of an object: what its mode says where it has none of its own. May block.
-pub fn access(export: &Export, object: ObjectId, mode: u32) -> Result<Acl, StoreError> {
+pub fn access(export: &Exports, object: ObjectId, mode: u32) -> Result<Acl, StoreError> {
     let list = export.store().acl(object, AclKind::Access)?;
     Ok(list.unwrap_or_else(|| Acl::of_mode(mode)))
 }
 
 /// The default list of a directory. May block.
-pub fn default(export: &Export, object: ObjectId) -> Result<Option<Acl>, StoreError> {
+pub fn default(export: &Exports, object: ObjectId) -> Result<Option<Acl>, StoreError> {
     export.store().acl(object, AclKind::Default)
 }
 
 /// Sets lists; the attributes of the object around that. When this returns, no reference to pages of the file is worth
 /// anything whose holder the old mode let read it. May block.
 pub fn set(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     new: &NewAcls,

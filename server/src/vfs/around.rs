@@ -8,7 +8,7 @@ use odafs_fabric::sync::Mutex;
 
 use crate::store::{Attributes, ObjectId, Time};
 use crate::vfs::attributes::attributes;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 
 /// The attributes by which a client tells the object before a change from the object after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ struct UnderWay {
 
 /// A change of an object under way.
 pub struct Change<'a> {
-    export: &'a Export,
+    export: &'a Exports,
     object: ObjectId,
     /// Whether no other change was under way at its beginning.
     first: bool,
@@ -64,7 +64,7 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// Begins a change, and takes the attributes before it.
-    pub fn begin(export: &'a Export, object: ObjectId) -> Self {
+    pub fn begin(export: &'a Exports, object: ObjectId) -> Self {
         let mut under_way = export.changes().under_way.lock();
         let ours = under_way.entry(object).or_default();
         ours.now += 1;

@@ -1,17 +1,18 @@
 //! Attributes of objects, and the rights of callers.
 
 use crate::store::{
-    Attributes, Credential, FileType, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
+    Attributes, Credential, FileSystemLimits, FileType, ObjectId, SetAttributes, Space, StoreError,
+    Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::write::{Refused, set_attributes};
 
 /// As [`attributes`], if it need not wait. `None` if it must, or if the attributes show an outside change.
 pub fn attributes_at_hand(
-    export: &Export,
+    export: &Exports,
     object: ObjectId,
 ) -> Option<Result<Attributes, StoreError>> {
     if export.promises().is_hidden(object) || !export.store().is_at_hand(object) {
@@ -25,7 +26,7 @@ pub fn attributes_at_hand(
 }
 
 /// The present attributes. Notes an outside change that they show. May block.
-pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
+pub fn attributes(export: &Exports, object: ObjectId) -> Result<Attributes, StoreError> {
     export.promises().ask_to_look(object)?;
     let attributes = export.store().getattr(object)?;
     match change::seen(export, object, &attributes) {
@@ -38,7 +39,7 @@ pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, Store
 /// Attributes of a live file that were so `before`, which somebody may change unseen who says that it has not; or that it has, and that
 /// the size is this one, in bytes. `None`: others are at the file. May block.
 pub fn attributes_told(
-    export: &Export,
+    export: &Exports,
     object: ObjectId,
     before: &Attributes,
     size: Option<u64>,
@@ -50,7 +51,7 @@ pub fn attributes_told(
 }
 
 /// What an object is. That never changes, so nobody is asked.
-pub fn kind(export: &Export, object: ObjectId, effort: Effort) -> Result<FileType, ReadFailed> {
+pub fn kind(export: &Exports, object: ObjectId, effort: Effort) -> Result<FileType, ReadFailed> {
     let store = export.store();
     if effort == Effort::ResidentOnly && !store.is_at_hand(object) {
         return Err(ReadFailed::NotResident);
@@ -60,7 +61,7 @@ pub fn kind(export: &Export, object: ObjectId, effort: Effort) -> Result<FileTyp
 }
 
 /// Attributes of a file handle's object, for a refusal in which they are optional. Also `None` if nothing may block.
-pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> Option<Attributes> {
+pub fn attributes_of_handle(export: &Exports, handle: &[u8], effort: Effort) -> Option<Attributes> {
     match effort {
         Effort::ResidentOnly => None,
         Effort::MayBlock => attributes(export, export.resolve(handle, effort).ok()?).ok(),
@@ -69,7 +70,7 @@ pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> O
 
 /// The bits of `mask` ([`crate::store::access`]) that the caller has. May block, unless attributes are at hand.
 pub fn access(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     mask: u32,
@@ -78,19 +79,19 @@ pub fn access(
 }
 
 /// Limits of the object's file system. May block.
-pub fn limits(export: &Export, object: ObjectId) -> Result<Limits, StoreError> {
+pub fn limits(export: &Exports, object: ObjectId) -> Result<FileSystemLimits, StoreError> {
     export.store().pathconf(object)
 }
 
 /// Space on the object's file system. May block.
-pub fn space(export: &Export, object: ObjectId) -> Result<Space, StoreError> {
+pub fn space(export: &Exports, object: ObjectId) -> Result<Space, StoreError> {
     export.store().statfs(object)
 }
 
 /// As [`set_attributes`], with the attributes around it for the caller. Those from before are left out if names may have
 /// come or gone meanwhile.
 pub fn set(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     new: &SetAttributes,

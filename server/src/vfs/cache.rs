@@ -26,7 +26,7 @@ use odafs_nic::host_vm::PageCache;
 use odafs_nic::nic::Nic;
 use odafs_nic::tpt::TptEntry;
 
-use crate::vfs::counters::{COUNTER_HANDLES, Counters};
+use crate::vfs::counters::{COUNTER_HANDLES, ChangeCounters};
 use crate::vfs::file::{Facts, Leaf, PageLock};
 use crate::vfs::keys::Keys;
 use crate::vfs::metrics::{Metrics, Reason};
@@ -43,7 +43,7 @@ pub(crate) struct Cache {
     free: Mutex<Free>,
     /// Where pageout continues.
     hand: AtomicU32,
-    counters: Arc<Counters>,
+    counters: Arc<ChangeCounters>,
     /// Set when the export is complete. It is weak, because the NIC holds the cache.
     nic: OnceLock<Weak<Nic>>,
     keys: Keys,
@@ -53,7 +53,7 @@ pub(crate) struct Cache {
 /// The server's own view of a frame.
 #[derive(Default)]
 struct Frame {
-    owner: Mutex<Option<Owner>>,
+    owner: Mutex<Option<FrameOwner>>,
     grant: Grant,
     /// The page came in, and nobody has asked for it since.
     fresh: AtomicBool,
@@ -63,7 +63,7 @@ struct Frame {
 
 /// The page that a frame holds.
 #[derive(Clone)]
-struct Owner {
+struct FrameOwner {
     leaf: Arc<Leaf>,
     slot: usize,
 }
@@ -128,7 +128,7 @@ impl Cache {
         arena: Arc<Arena>,
         page: PageSize,
         counter_frames: u32,
-        counters: Arc<Counters>,
+        counters: Arc<ChangeCounters>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let frames = arena.frames();
@@ -168,7 +168,7 @@ impl Cache {
         self.page
     }
 
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
+    pub(crate) fn counters(&self) -> &Arc<ChangeCounters> {
         &self.counters
     }
 
@@ -262,7 +262,7 @@ impl Cache {
 
     /// Puts the page, which was nowhere, into this blank frame.
     pub(crate) fn publish(&self, page: &mut PageLock<'_>, frame: FrameNumber) {
-        let owner = Owner {
+        let owner = FrameOwner {
             leaf: Arc::clone(page.leaf()),
             slot: page.slot(),
         };

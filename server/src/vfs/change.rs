@@ -30,7 +30,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, MutexGuard};
 
 use crate::store::{Attributes, ObjectId, OutsideEvent, Status};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::{File, Leaf, PageLock, Standing};
 use crate::vfs::metrics::Reason;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -40,7 +40,7 @@ const UNWATCHED_AGE_MAX: Nanos = Nanos::from_secs(1);
 
 /// To be called before a read. Checks the attributes of a file without a watch if they are too old.
 pub(crate) fn recheck_unwatched(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     effort: Effort,
 ) -> Result<(), ReadFailed> {
@@ -54,7 +54,7 @@ pub(crate) fn recheck_unwatched(
 }
 
 /// Compares the store's attributes with those recorded, and notes an outside change. May block.
-pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+pub(crate) fn check(export: &Exports, file: &Arc<File>) -> Result<(), Status> {
     let now = clock::now();
     if is_as_recorded(export, file) {
         if !file.is_watched() && file.reports().others_may_be_at_it(now) {
@@ -68,14 +68,14 @@ pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
     look(export, file, |seen| !is_same(seen, &file.attributes()))
 }
 
-fn is_as_recorded(export: &Export, file: &Arc<File>) -> bool {
+fn is_as_recorded(export: &Exports, file: &Arc<File>) -> bool {
     let _recording = file.recording.lock();
     let seen = export.store().getattr(file.object());
     seen.is_ok_and(|seen| is_same(&seen, &file.attributes()))
 }
 
 /// Handles the store's report that something was written to the file. May block.
-fn written(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+fn written(export: &Exports, file: &Arc<File>) -> Result<(), Status> {
     let own = file.reports().is_own();
     if !is_as_recorded(export, file) {
         return check(export, file);
@@ -96,7 +96,7 @@ fn written(export: &Export, file: &Arc<File>) -> Result<(), Status> {
 }
 
 /// Someone else has changed the file, and may have continued after that was noted.
-fn drop_again(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+fn drop_again(export: &Exports, file: &Arc<File>) -> Result<(), Status> {
     export.times().changed_by_others(file.object());
     let now = clock::now();
     let standing = file.close();
@@ -111,13 +111,13 @@ fn drop_again(export: &Export, file: &Arc<File>) -> Result<(), Status> {
 
 /// A write of our own found that someone else was at the file. Its attributes need not tell any more: a write may
 /// have given back the size that another took.
-pub(crate) fn take_note(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+pub(crate) fn take_note(export: &Exports, file: &Arc<File>) -> Result<(), Status> {
     look(export, file, |_| true)
 }
 
 /// Closes the gate, and returns whether the store's attributes show an outside change.
 fn look(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     is_foreign: impl Fn(&Attributes) -> bool,
 ) -> Result<(), Status> {
@@ -156,14 +156,14 @@ fn rights(of: &Attributes) -> (u32, u32, u32) {
 }
 
 /// The file was changed from outside, and these are its attributes now. The caller has closed the gate.
-pub(crate) fn absorb(export: &Export, file: &Arc<File>, now: &Attributes) {
+pub(crate) fn absorb(export: &Exports, file: &Arc<File>, now: &Attributes) {
     export.metrics().outside_changes.increment();
     file.reports().note_foreign(clock::now());
     start_anew(export, file, now);
 }
 
 /// Nothing is kept of the file, and these are its attributes. The caller has closed the gate.
-fn start_anew(export: &Export, file: &Arc<File>, now: &Attributes) {
+fn start_anew(export: &Exports, file: &Arc<File>, now: &Attributes) {
     export.promises().broken(file.object());
     drop_pages(export, file, 0, Reason::Outside);
     revoke_counter(export, file);
@@ -172,7 +172,7 @@ fn start_anew(export: &Export, file: &Arc<File>, now: &Attributes) {
 }
 
 /// For changes of our own that begin with a look at the attributes. The caller has closed the gate.
-pub(crate) fn absorb_if_foreign(export: &Export, file: &Arc<File>, now: &Attributes) {
+pub(crate) fn absorb_if_foreign(export: &Exports, file: &Arc<File>, now: &Attributes) {
     if !is_same(now, &file.attributes()) {
         absorb(export, file, now);
     }
@@ -181,7 +181,7 @@ pub(crate) fn absorb_if_foreign(export: &Export, file: &Arc<File>, now: &Attribu
 /// A change of our own took the file's attributes from one to the other, and its size perhaps to `asked` in between. What
 /// that has made untrue is taken back. The caller has closed the gate.
 pub(crate) fn absorb_own(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     (before, after): (&Attributes, Option<&Attributes>),
     asked: Option<u64>,
@@ -211,7 +211,7 @@ pub(crate) fn absorb_own(
 /// A change of our own took the file's attributes from one to the other, and some or all of these bytes may be others now.
 /// If the change was not ours alone (`foreign`), nothing is known of the other bytes. The caller has closed the gate.
 pub(crate) fn absorb_bytes(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     (before, after): (&Attributes, Option<&Attributes>),
     (offset, length): (u64, u64),
@@ -231,7 +231,7 @@ pub(crate) fn absorb_bytes(
 }
 
 /// What the store holds may not be what was written to it: everything is read anew.
-pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
+pub(crate) fn start_over(export: &Exports, file: &Arc<File>) {
     let _closed = file.close();
     // Data that clients keep under a promise may be lost as well.
     export.promises().broken(file.object());
@@ -244,7 +244,7 @@ pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
 }
 
 /// The file's last link went. The caller has closed the gate.
-fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reason) {
+fn bury(export: &Exports, file: &Arc<File>, standing: &mut Standing, reason: Reason) {
     standing.gone = true;
     drop_pages(export, file, 0, reason);
     revoke_counter(export, file);
@@ -252,19 +252,19 @@ fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reas
 }
 
 /// Removes the pages from `first` on from memory. The caller has closed the gate.
-fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
+fn drop_pages(export: &Exports, file: &Arc<File>, first: u64, reason: Reason) {
     let retire = |page: &mut PageLock<'_>| export.cache().retire(page, reason);
     for_pages(file, first..=u64::MAX, retire);
 }
 
 /// Makes all references to pages of the file worthless. The caller has closed the gate.
-fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
+fn revoke_pages(export: &Exports, file: &Arc<File>, reason: Reason) {
     let revoke = |page: &mut PageLock<'_>| export.cache().revoke(page, reason);
     for_pages(file, 0..=u64::MAX, revoke);
     revoke_counter(export, file);
 }
 
-fn revoke_counter(export: &Export, file: &Arc<File>) {
+fn revoke_counter(export: &Exports, file: &Arc<File>) {
     let forget = |handle| export.cache().forget_handle(handle);
     file.counter().revoke(forget);
 }
@@ -283,7 +283,7 @@ fn for_pages(file: &Arc<File>, pages: RangeInclusive<u64>, mut act: impl FnMut(&
 /// A write of our own and the looks at the attributes around it, which nobody else's writes or looks come between.
 /// The file is closed, or the pages concerned are locked.
 pub(crate) struct Recording<'a> {
-    export: &'a Export,
+    export: &'a Exports,
     file: &'a Arc<File>,
     _one: MutexGuard<'a, ()>,
     /// The file was as recorded.
@@ -292,7 +292,7 @@ pub(crate) struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// To be called right before the write of the store.
-    pub(crate) fn begin(export: &'a Export, file: &'a Arc<File>) -> Self {
+    pub(crate) fn begin(export: &'a Exports, file: &'a Arc<File>) -> Self {
         let one = file.recording.lock();
         let seen = export.store().getattr(file.object());
         Self {
@@ -332,7 +332,7 @@ fn is_same_class(a: &Attributes, b: &Attributes) -> bool {
 }
 
 /// After a change of our own to the names of an object: its change time is no outsider's doing.
-pub(crate) fn record_links(export: &Export, object: ObjectId) {
+pub(crate) fn record_links(export: &Exports, object: ObjectId) {
     let Some(file) = export.live(object) else {
         return;
     };
@@ -354,7 +354,7 @@ pub(crate) fn record_links(export: &Export, object: ObjectId) {
 /// The attributes of a file, if they are still those from before. If somebody has changed it where that is not seen (`unseen`), it is
 /// shown with later times from now on.
 pub(crate) fn as_before(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     before: &Attributes,
     unseen: bool,
@@ -374,7 +374,7 @@ pub(crate) fn as_before(
 }
 
 /// The last link of an object is gone by our own doing: whoever has a reference to it can forget it.
-pub(crate) fn removed(export: &Export, object: ObjectId) {
+pub(crate) fn removed(export: &Exports, object: ObjectId) {
     if let Some(file) = export.live(object) {
         bury(export, &file, &mut file.close(), Reason::Rights);
         export.forget(&file);
@@ -382,7 +382,7 @@ pub(crate) fn removed(export: &Export, object: ObjectId) {
 }
 
 /// Whether attributes from the store show an outside change that nobody has taken note of.
-pub(crate) fn is_news(export: &Export, object: ObjectId, attributes: &Attributes) -> bool {
+pub(crate) fn is_news(export: &Exports, object: ObjectId, attributes: &Attributes) -> bool {
     export
         .live(object)
         .is_some_and(|file| !is_same(attributes, &file.attributes()))
@@ -390,7 +390,7 @@ pub(crate) fn is_news(export: &Export, object: ObjectId, attributes: &Attributes
 
 /// Attributes of an object from the store, for GETATTR, LOOKUP and the like: takes note of an outside change
 /// that they show. Whether there was one to look for. May block.
-pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) -> bool {
+pub(crate) fn seen(export: &Exports, object: ObjectId, attributes: &Attributes) -> bool {
     let file = export.live(object);
     let file = file.filter(|file| !is_same(attributes, &file.attributes()));
     if let Some(file) = &file {
@@ -401,7 +401,7 @@ pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) -
 }
 
 /// Waits for reports of outside changes and handles them. Only one thread may call it at a time.
-pub fn observe(export: &Export, timeout: Duration) {
+pub fn observe(export: &Exports, timeout: Duration) {
     // In an order of its own, so that a run of the simulator can be repeated; and whether it was written.
     let mut changed = BTreeMap::new();
     for event in export.store().wait_events(timeout) {
@@ -437,14 +437,14 @@ pub fn observe(export: &Export, timeout: Duration) {
 }
 
 /// The file is left to one client alone ([`crate::vfs::promises`]): references to it are worth nothing from now on.
-pub fn hide(export: &Export, file: &Arc<File>) {
+pub fn hide(export: &Exports, file: &Arc<File>) {
     let _closed = file.close();
     revoke_pages(export, file, Reason::Rights);
     file.counter().bump();
 }
 
 /// Changes of the file are reported no more, so an unchanged counter says nothing.
-fn end_watch(export: &Export, file: &Arc<File>) {
+fn end_watch(export: &Exports, file: &Arc<File>) {
     let _closed = file.close();
     file.end_watch();
     revoke_counter(export, file);
@@ -452,7 +452,7 @@ fn end_watch(export: &Export, file: &Arc<File>) {
 }
 
 /// Checks the files without a watch.
-pub fn check_unwatched(export: &Export) {
+pub fn check_unwatched(export: &Exports) {
     let now = clock::now();
     let mut files = export.live_files();
     files.retain(|file| !file.is_watched() && file.unchecked_for(now) >= UNWATCHED_AGE_MAX);

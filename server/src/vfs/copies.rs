@@ -12,7 +12,7 @@ use odafs_fabric::sync::Arc;
 
 use crate::store::{Credential, ObjectId, Status, StoreError};
 use crate::vfs::attributes::attributes;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed, check_right};
 use crate::vfs::space::{Made, Range, alone, for_good};
@@ -20,7 +20,7 @@ use crate::vfs::write::sync;
 
 /// Bytes of a file, from this one on.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct FileOffset<'a> {
     /// The file.
     pub file: &'a Arc<File>,
     /// The first byte.
@@ -62,20 +62,20 @@ const BOUNDS: Bounds = Bounds {
 /// Copies `count` bytes, or all from the first one on if that is 0. It may copy only the beginning; the caller goes on with the
 /// rest. INVAL where the source does not have them. May block.
 pub fn copy(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
 ) -> Result<Copied, StoreError> {
     copy_within(export, who, from, to, count, BOUNDS)
 }
 
 fn copy_within(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
     bounds: Bounds,
 ) -> Result<Copied, StoreError> {
@@ -122,10 +122,10 @@ impl Steps {
     /// A copy of `count` bytes, or of all behind the first if that is 0, in steps of at most `piece` bytes. INVAL where the
     /// source does not have them; also what would be the refusal of the first step. May block.
     pub fn new(
-        export: &Export,
+        export: &Exports,
         who: &Credential,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: FileOffset<'_>,
+        to: FileOffset<'_>,
         count: u64,
         piece: u64,
     ) -> Result<Self, StoreError> {
@@ -147,15 +147,15 @@ impl Steps {
 
     /// Copies the next bytes, if the caller may still read and write them: how many. 0: there are no more, since the source
     /// ends. May block.
-    pub fn step(&mut self, export: &Export) -> Result<u64, StoreError> {
+    pub fn step(&mut self, export: &Exports) -> Result<u64, StoreError> {
         let (source, target) = (&self.from.0, &self.to.0);
         let facts = source.facts();
         check_right(export, &self.who, source, &facts, Effort::MayBlock).map_err(refusal)?;
-        let from = Place {
+        let from = FileOffset {
             file: source,
             offset: self.from.1,
         };
-        let to = Place {
+        let to = FileOffset {
             file: target,
             offset: self.to.1,
         };
@@ -176,9 +176,9 @@ impl Steps {
 
 /// Copies some of `piece` bytes, after `done` others. If there are none, the right to write is asked for all the same.
 fn copy_piece(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
-    (from, to): (Place<'_>, Place<'_>),
+    (from, to): (FileOffset<'_>, FileOffset<'_>),
     done: u64,
     piece: u64,
 ) -> Result<u64, StoreError> {
@@ -203,7 +203,7 @@ fn copy_piece(
 }
 
 /// What clones on the object's file system are multiples of, in bytes. `None`: there are none.
-pub fn clone_block(export: &Export, object: ObjectId) -> Option<u32> {
+pub fn clone_block(export: &Exports, object: ObjectId) -> Option<u32> {
     export.store().clone_block_bytes(object)
 }
 
@@ -211,10 +211,10 @@ pub fn clone_block(export: &Export, object: ObjectId) -> Option<u32> {
 /// store makes no clones. INVAL where the source does not have these bytes, where they are not in blocks of [`clone_block`]
 /// (the last may be cut where the source ends), and where they overlap. May block.
 pub fn clone_range(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
 ) -> Result<(), StoreError> {
     let block = u64::from(clone_block(export, to.file.object()).ok_or(Status::NotSupp)?);
@@ -252,7 +252,7 @@ pub fn clone_range(
 /// As [`alone`], while nobody changes the source either: the store may hold bytes of a change under way before others can see
 /// them, and who has seen them in the target must find them in the source.
 fn beside(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     (source, target): (&Arc<File>, &Arc<File>),
     range: Range,
@@ -277,10 +277,10 @@ fn beside(
 /// How many bytes are meant, if the caller may read them, the source has them and the target can take them; and whether the
 /// source ends with them.
 fn to_take(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: FileOffset<'_>,
+    to: FileOffset<'_>,
     count: u64,
 ) -> Result<(u64, bool), StoreError> {
     let facts = from.file.facts();

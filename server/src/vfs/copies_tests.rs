@@ -6,8 +6,8 @@ use crate::vfs::testing::{PAGE, World, other, owner};
 
 const P: usize = PAGE as usize;
 
-fn place(file: &Arc<File>, offset: u64) -> Place<'_> {
-    Place { file, offset }
+fn place(file: &Arc<File>, offset: u64) -> FileOffset<'_> {
+    FileOffset { file, offset }
 }
 
 /// Bytes that tell where they are from.
@@ -15,7 +15,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8 + 1).collect()
 }
 
-fn copied(world: &World, from: Place<'_>, to: Place<'_>, count: u64) -> u64 {
+fn copied(world: &World, from: FileOffset<'_>, to: FileOffset<'_>, count: u64) -> u64 {
     let copied = copy(&world.export, &owner(), from, to, count);
     copied.expect("copied").count
 }

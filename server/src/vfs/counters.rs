@@ -27,7 +27,7 @@ pub(crate) const COUNTER_HANDLES: u32 = 1 << 31;
 const COUNTER_BYTES: u32 = 8;
 
 /// All change counters of an export.
-pub(crate) struct Counters {
+pub(crate) struct ChangeCounters {
     arena: Arc<Arena>,
     page: PageSize,
     /// The first frames of the arena hold the counters.
@@ -43,7 +43,7 @@ struct Slots {
     returned: Vec<u32>,
 }
 
-impl Counters {
+impl ChangeCounters {
     /// Takes the first `frames` frames of the arena. Values begin above `base`.
     pub(crate) fn new(arena: Arc<Arena>, page: PageSize, frames: u32, base: u64) -> Self {
         for frame in (0..frames).map(FrameNumber) {
@@ -115,7 +115,7 @@ impl Counters {
 
 /// The change counter of a file. Dropping it frees its slot.
 pub(crate) struct Counter {
-    counters: Arc<Counters>,
+    counters: Arc<ChangeCounters>,
     slot: Option<u32>,
     /// The value if there was no slot.
     private: Word,

@@ -1,4 +1,4 @@
-//! An export: one store and the page cache in front of it.
+//! All exports of a server together: one store and the page cache in front of it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::store::{Advancing, Attributes, FileType, ObjectId, Status, Store, Sto
 use crate::vfs::around::Changes;
 use crate::vfs::cache::Cache;
 use crate::vfs::classes::Classes;
-use crate::vfs::counters::Counters;
+use crate::vfs::counters::ChangeCounters;
 use crate::vfs::feedback::Pulse;
 use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
@@ -45,9 +45,9 @@ pub enum Direct {
     OneSided,
 }
 
-/// The options of an export.
+/// The options of a server's exports.
 #[derive(Clone, Debug)]
-pub struct ExportConfig {
+pub struct ExportsConfig {
     /// Name, such as `/`.
     pub name: String,
     /// Names of directories below the root that clients may mount as exports of their own.
@@ -66,7 +66,7 @@ pub struct ExportConfig {
     pub handle_key: HandleKey,
 }
 
-impl ExportConfig {
+impl ExportsConfig {
     /// All names under which clients can mount it or a part of it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let others = self.others.iter().map(String::as_str);
@@ -74,7 +74,7 @@ impl ExportConfig {
     }
 }
 
-impl Default for ExportConfig {
+impl Default for ExportsConfig {
     fn default() -> Self {
         Self {
             name: "/".to_owned(),
@@ -89,15 +89,15 @@ impl Default for ExportConfig {
     }
 }
 
-/// One exported store, its page cache and its NIC.
-pub struct Export {
-    config: ExportConfig,
+/// What a server exports: one store, which may be a table of several exports, its page cache and its NIC.
+pub struct Exports {
+    config: ExportsConfig,
     store: Arc<dyn Store>,
     /// The same.
     times: Arc<Advancing>,
     cache: Arc<Cache>,
     nic: Option<Arc<Nic>>,
-    shards: [Shard; Export::SHARDS],
+    shards: [Shard; Exports::SHARDS],
     live: AtomicUsize,
     /// Beyond this many live files, those without pages are let go.
     live_max: AtomicUsize,
@@ -123,24 +123,24 @@ struct Shard {
     files: RwLock<HashMap<ObjectId, Arc<File>>>,
 }
 
-impl Export {
+impl Exports {
     const SHARDS: usize = 16;
 
-    /// An export of `store`, with its page cache in all of `arena`.
-    pub fn new(config: ExportConfig, store: Arc<dyn Store>, arena: Arc<Arena>) -> Self {
+    /// Exports `store`, with its page cache in all of `arena`.
+    pub fn new(config: ExportsConfig, store: Arc<dyn Store>, arena: Arc<Arena>) -> Self {
         Self::with_vm(config, store, arena, |vm| vm)
     }
 
-    /// As [`Export::new`]; the NIC reaches the host through what `wrap` makes of the shared state.
+    /// As [`Exports::new`]; the NIC reaches the host through what `wrap` makes of the shared state.
     pub fn with_vm(
-        config: ExportConfig,
+        config: ExportsConfig,
         store: Arc<dyn Store>,
         arena: Arc<Arena>,
         wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
     ) -> Self {
         let frames = arena.frames();
         let counter_frames = (frames / 256).clamp(1, 64).min(frames);
-        let counters = Arc::new(Counters::new(
+        let counters = Arc::new(ChangeCounters::new(
             Arc::clone(&arena),
             arena.page(),
             counter_frames,
@@ -188,7 +188,7 @@ impl Export {
     }
 
     /// What it was made of.
-    pub fn config(&self) -> &ExportConfig {
+    pub fn config(&self) -> &ExportsConfig {
         &self.config
     }
 
@@ -275,7 +275,7 @@ impl Export {
         self.pulse.feedback()
     }
 
-    /// Measures the cache for [`Export::feedback`]. To be called about every second.
+    /// Measures the cache for [`Exports::feedback`]. To be called about every second.
     pub fn tick(&self, now: Nanos) {
         self.pulse.take(now, self.metrics());
         if let Some(nic) = &self.nic {

@@ -5,7 +5,7 @@ use odafs_fabric::sync::{Arc, RwLockReadGuard};
 
 use crate::store::{Credential, Extent, Status};
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::{File, Leaf, Standing};
 use crate::vfs::read::{Effort, ReadFailed, check_right};
 
@@ -21,7 +21,7 @@ pub struct Found {
 /// The first data, or the first hole, at or behind `offset`. If no data follows, the result is the end of the file. NXIO if
 /// `offset` is not within the file. May block.
 pub fn seek(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     offset: u64,
@@ -52,7 +52,7 @@ pub struct Part {
 /// What is at the beginning of the bytes from `offset` to `end`, of which there is at least one. All that is wanted of a page
 /// is part of a hole or none of it, so that it is of one moment. May block.
 pub fn part(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     offset: u64,
@@ -81,18 +81,22 @@ pub fn part(
 }
 
 /// What the store says of these bytes, and where that ends: at a border of pages, or at `end`. Where it does not know, or has
-/// just lost some of them, all are left to the read.
-fn look(export: &Export, file: &File, offset: u64, end: u64, size: u64) -> (Extent, u64) {
+/// just lost some of them, all are left to the read. The store may know of a later end of the file than its attributes say:
+/// no hole goes beyond the end that these say.
+fn look(export: &Exports, file: &File, offset: u64, end: u64, size: u64) -> (Extent, u64) {
+    if offset >= size {
+        return (Extent::Data, end);
+    }
     let (store, page) = (export.store(), export.page());
     let data = match store.seek(file.object(), offset, Extent::Data) {
         Ok(None) if end <= size => return (Extent::Hole, end),
-        Ok(Some(data)) if data >= end => return (Extent::Hole, end),
+        Ok(Some(data)) if data >= end => return (Extent::Hole, end.min(size)),
         Ok(Some(data)) => data,
         Ok(None) | Err(_) => return (Extent::Data, end),
     };
     let border = page.start(page.index(data));
     if border > offset {
-        return (Extent::Hole, border);
+        return (Extent::Hole, border.min(size));
     }
     match store.seek(file.object(), data, Extent::Hole) {
         Ok(Some(hole)) if hole > data => {
@@ -105,7 +109,7 @@ fn look(export: &Export, file: &File, offset: u64, end: u64, size: u64) -> (Exte
 }
 
 /// The first page of these bytes that is in memory. A write of it that is under way, and may have made the hole, is over then.
-fn first_resident(export: &Export, file: &Arc<File>, offset: u64, end: u64) -> Option<u64> {
+fn first_resident(export: &Exports, file: &Arc<File>, offset: u64, end: u64) -> Option<u64> {
     let pages = export.page().span(offset, end - offset)?;
     let (first, last) = pages.into_inner();
     let leaves = file.leaves_from(first).into_iter();
@@ -121,7 +125,7 @@ fn first_resident(export: &Export, file: &Arc<File>, offset: u64, end: u64) -> O
 
 /// Shares the gate with those who may read the file.
 fn enter<'f>(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &'f Arc<File>,
 ) -> Result<RwLockReadGuard<'f, Standing>, ReadFailed> {

@@ -2,7 +2,7 @@
 
 use odafs_fabric::sync::{Arc, Mutex};
 
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::{File, Leaf, PageLock};
 use crate::vfs::read::{Effort, ReadFailed};
 
@@ -56,7 +56,7 @@ impl Drop for Filled<'_> {
 /// are held from the store's read until the pages are in memory. Pages for which there is no frame are read
 /// nevertheless. Without [`Effort::MayBlock`] only what the store has at hand.
 pub(crate) fn fill<'e>(
-    export: &'e Export,
+    export: &'e Exports,
     file: &Arc<File>,
     first: PageLock<'_>,
     run: u32,
@@ -84,7 +84,7 @@ pub(crate) fn fill<'e>(
 
 /// Fills `first` and the pages after it. `leaves` has a leaf for each page.
 fn fill_run<'e>(
-    export: &'e Export,
+    export: &'e Exports,
     file: &Arc<File>,
     mut first: PageLock<'_>,
     leaves: &[Arc<Leaf>],
@@ -135,7 +135,7 @@ fn fill_run<'e>(
 }
 
 /// Gives the page, which is nowhere, a frame with this content and zeros behind it. False if there is no frame.
-fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8], effort: Effort) -> bool {
+fn put(export: &Exports, lock: &mut PageLock<'_>, content: &[u8], effort: Effort) -> bool {
     let cache = export.cache();
     let Some(frame) = cache.allocate_with(effort) else {
         return false;

@@ -40,7 +40,7 @@ impl Side {
 
 /// An owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct LockOwner {
     /// The protocol.
     pub side: Side,
     /// The owner's number in that protocol.
@@ -59,7 +59,7 @@ pub struct Counted {
 /// What an owner had locked of a span before the server took all of it for the owner. The owner does not know of that yet.
 #[derive(Clone, Debug)]
 pub struct Before {
-    owner: Owner,
+    owner: LockOwner,
     span: Span,
     ranges: Ranges,
     /// Whether the new lock is weaker than some of that. The stronger part stays until the owner knows.
@@ -104,6 +104,9 @@ pub struct Locks {
     /// For tests: what another protocol does just after an owner was denied a lock.
     #[cfg(test)]
     pub after_denial: Mutex<Option<Meanwhile>>,
+    /// For tests: how often all ranges of a file were gone through for those who wait, or to give back.
+    #[cfg(test)]
+    pub walks: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -130,13 +133,49 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Option<Owner>,
+        owner: Option<LockOwner>,
     ) -> Option<Held> {
         let table = self.table.lock();
         let held = table.files.get(&file)?.conflict(span, write, owner)?;
         drop(table);
         self.denied();
         Some(held)
+    }
+
+    /// Whether nothing is in the way of `owner`.
+    pub fn is_free(
+        &self,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+        owner: Option<LockOwner>,
+    ) -> bool {
+        self.walks();
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        let free = ranges.is_none_or(|ranges| ranges.is_free(span, write, owner));
+        drop(table);
+        if !free {
+            self.denied();
+        }
+        free
+    }
+
+    /// What these owners have locked of a file.
+    pub fn held_by(&self, file: ObjectId, whose: impl Fn(LockOwner) -> bool) -> Vec<Held> {
+        self.walks();
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        ranges.map_or_else(Vec::new, |ranges| ranges.held_by(whose))
+    }
+
+    #[cfg(not(test))]
+    fn walks(&self) {}
+
+    #[cfg(test)]
+    fn walks(&self) {
+        self.walks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
     #[cfg(not(test))]
@@ -159,7 +198,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Owner,
+        owner: LockOwner,
     ) -> Result<Counted, Held> {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
@@ -186,7 +225,7 @@ impl Locks {
         file: ObjectId,
         span: Span,
         write: bool,
-        owner: Owner,
+        owner: LockOwner,
     ) -> Result<(Counted, Before), Held> {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
@@ -237,8 +276,26 @@ impl Locks {
         counted
     }
 
+    /// Gives back all that these owners of a side have locked of a file, and counts it.
+    pub fn unlock_all(&self, file: ObjectId, side: Side, whose: impl Fn(u64) -> bool) -> usize {
+        self.walks();
+        let mut table = self.table.lock();
+        let Some(ranges) = table.files.get_mut(&file) else {
+            return 0;
+        };
+        let given_back = ranges.unlock_all(|owner| owner.side == side && whose(owner.number));
+        if ranges.is_empty() {
+            table.files.remove(&file);
+        }
+        if given_back > 0 {
+            table.changed(file, side);
+        }
+        given_back
+    }
+
     /// Gives back what an owner has locked of a span.
-    pub fn unlock(&self, file: ObjectId, span: Span, owner: Owner) -> Counted {
+    pub fn unlock(&self, file: ObjectId, span: Span, owner: LockOwner) -> Counted {
+        self.walks();
         let mut table = self.table.lock();
         let Some(ranges) = table.files.get_mut(&file) else {
             return Counted {
@@ -257,7 +314,7 @@ impl Locks {
     }
 
     /// How many ranges of a file an owner has locked.
-    pub fn count(&self, file: ObjectId, owner: Owner) -> usize {
+    pub fn count(&self, file: ObjectId, owner: LockOwner) -> usize {
         let table = self.table.lock();
         table
             .files
@@ -280,7 +337,7 @@ impl Locks {
     }
 
     /// Whether an owner's lock would be cut in two without this span.
-    pub fn would_split(&self, file: ObjectId, span: Span, owner: Owner) -> bool {
+    pub fn would_split(&self, file: ObjectId, span: Span, owner: LockOwner) -> bool {
         let table = self.table.lock();
         let ranges = table.files.get(&file);
         ranges.is_some_and(|ranges| ranges.would_split(span, owner))
@@ -382,12 +439,12 @@ mod tests {
         ino: 7,
         generation: 1,
     };
-    const THREE: Owner = Owner {
+    const THREE: LockOwner = LockOwner {
         side: Side::Nlm,
         number: 1,
     };
     /// The same number, and another owner.
-    const FOUR: Owner = Owner {
+    const FOUR: LockOwner = LockOwner {
         side: Side::Nfs4,
         number: 1,
     };

@@ -39,8 +39,8 @@ pub mod xattrs;
 
 pub use crate::store::{
     Acl, AclEntry, AclKind, AclTag, Attributes, CreateHow, Created, Credential, Device, DirEntry,
-    Extent, FileType, Limits, Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime,
-    Space, Special, Status, StoreError, Time, XattrHow, access,
+    Extent, FileSystemLimits, FileType, Listing, ObjectId, ReaddirRange, Result, SetAttributes,
+    SetTime, Space, Special, Status, StoreError, Time, XattrHow, access,
 };
 pub(crate) use crate::store::{ids, pace};
 pub use handle::{HandleBytes, ShortHandle};

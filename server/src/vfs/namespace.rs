@@ -6,13 +6,13 @@ use crate::store::{
     Special, Status, StoreError, Unlinked,
 };
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::promises::may_change;
 use crate::vfs::write::set_attributes;
 
 /// CREATE. Cuts an existing file to the size asked for.
 pub fn create(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -37,7 +37,7 @@ pub fn create(
 
 /// REMOVE. If it was the last link, the file's references are worthless when this returns.
 pub fn remove(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -51,7 +51,7 @@ pub fn remove(
 
 /// RENAME. A file whose last link was replaced is gone as after [`remove`].
 pub fn rename(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     from: (ObjectId, &[u8]),
     to: (ObjectId, &[u8]),
@@ -70,7 +70,7 @@ pub fn rename(
 
 /// LINK. Returns the attributes of the object afterwards.
 pub fn link(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     directory: ObjectId,
@@ -92,7 +92,7 @@ pub fn link(
 
 /// LOOKUP. Notes an outside change that the attributes show.
 pub fn lookup(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -108,7 +108,7 @@ pub fn lookup(
 
 /// As [`lookup`], for who is not told the attributes.
 pub fn find(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -120,7 +120,7 @@ pub fn find(
 
 /// As [`lookup`], if it need not wait. `None` if it must, or if the attributes show an outside change.
 pub fn lookup_at_hand(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -135,7 +135,7 @@ pub fn lookup_at_hand(
 
 /// MKDIR.
 pub fn mkdir(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -146,7 +146,7 @@ pub fn mkdir(
 
 /// RMDIR.
 pub fn rmdir(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -156,7 +156,7 @@ pub fn rmdir(
 
 /// SYMLINK.
 pub fn symlink(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -167,13 +167,13 @@ pub fn symlink(
 }
 
 /// READLINK.
-pub fn readlink(export: &Export, link: ObjectId) -> Result<Vec<u8>, StoreError> {
+pub fn readlink(export: &Exports, link: ObjectId) -> Result<Vec<u8>, StoreError> {
     export.store().readlink(link)
 }
 
 /// MKNOD.
 pub fn mknod(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     name: &[u8],
@@ -189,7 +189,7 @@ pub fn mknod(
 /// # Errors
 /// NOENT for an export that the caller may not know of, or what else `reaches` says.
 pub fn check_found(
-    export: &Export,
+    export: &Exports,
     directory: ObjectId,
     found: ObjectId,
     reaches: &dyn Fn(u16) -> Result<(), Status>,
@@ -211,7 +211,7 @@ pub fn check_found(
 /// READDIR. The outside changes that it shows have reached the files' pages when it returns. It leaves out the exports of a
 /// table whose tags `reaches` refuses.
 pub fn readdir(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     range: ReaddirRange,
@@ -236,7 +236,7 @@ pub fn readdir(
     Ok(listing)
 }
 
-fn unlink(export: &Export, unlinked: Unlinked) {
+fn unlink(export: &Exports, unlinked: Unlinked) {
     if unlinked.last {
         change::removed(export, unlinked.object);
     } else {

@@ -18,7 +18,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread_local};
 
 use crate::store::{Credential, ObjectId, Status, StoreError, access, check_sticky};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
 
@@ -412,7 +412,7 @@ impl Promises {
     /// from anybody.
     pub(crate) fn ask_to_write(
         &self,
-        export: &Export,
+        export: &Exports,
         who: &Credential,
         object: ObjectId,
     ) -> Result<Changing<'_>, StoreError> {
@@ -523,7 +523,7 @@ impl Promises {
     /// As [`Promises::ask`], before names are taken from what is there under them: each a directory and a name in it.
     pub(crate) fn ask_named<'a>(
         &'a self,
-        export: &Export,
+        export: &Exports,
         who: &Credential,
         names: [Option<(ObjectId, &[u8])>; 2],
     ) -> Result<Naming<'a>, Status> {
@@ -553,7 +553,7 @@ impl Promises {
 
 /// Refuses who may not write to a file.
 pub(crate) fn may_write(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
 ) -> Result<(), StoreError> {
@@ -565,7 +565,7 @@ pub(crate) fn may_write(
 /// Refuses callers that may not change the entries of a directory, or those attributes of an object that its writers may
 /// change.
 pub(crate) fn may_change(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
 ) -> Result<(), Status> {
@@ -578,7 +578,7 @@ pub(crate) fn may_change(
 
 /// Refuses who may not take a name of an object from a directory.
 fn may_take(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     directory: ObjectId,
     object: ObjectId,

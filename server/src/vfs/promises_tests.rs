@@ -248,7 +248,7 @@ fn a_caller_that_may_not_change_a_file_asks_nobody() {
         offset: 0,
         length: 2,
     };
-    let at = |file| copies::Place { file, offset: 0 };
+    let at = |file| copies::FileOffset { file, offset: 0 };
     let changes: [&dyn Fn() -> Result<(), StoreError>; 11] = [
         &|| set(&cut),
         &|| set(&touch),

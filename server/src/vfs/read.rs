@@ -6,7 +6,7 @@ use odafs_nic::calls::ChunkSource;
 
 use crate::store::{Attributes, Credential, Status, access, may_read};
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::{Facts, File, Leaf, PageLock};
 use crate::vfs::fill;
 
@@ -85,7 +85,7 @@ const TRIES: usize = 3;
 
 /// Reads `range` into the front of `data`, as far as it fits.
 pub fn read(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: ReadRange,
@@ -101,7 +101,7 @@ pub fn read(
 
 /// Reads `range` as pieces to be sent by RDMA Write: parts of pinned frames, and copies of what could not be pinned.
 pub fn read_pinned(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: ReadRange,
@@ -113,7 +113,7 @@ pub fn read_pinned(
 }
 
 fn read_to(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: ReadRange,
@@ -145,7 +145,7 @@ enum Pass {
 
 /// One pass over the pages of the range, under the file's gate.
 fn pass(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: ReadRange,
@@ -220,7 +220,7 @@ fn pass(
 
 /// Checks the right to read the file: by its attributes where these decide, else by asking the store.
 pub(crate) fn check_right(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &File,
     facts: &Facts,
@@ -252,7 +252,7 @@ struct Wanted {
 
 /// Takes the wanted bytes of a resident page.
 fn hit(
-    export: &Export,
+    export: &Exports,
     lock: &PageLock<'_>,
     frame: FrameNumber,
     wanted: Wanted,
@@ -273,7 +273,7 @@ fn hit(
 /// Fills a page that is not resident, and others of the range and beyond. Returns the bytes taken, and whether the file
 /// turned out shorter than expected.
 fn miss(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     lock: PageLock<'_>,
     wanted: Wanted,
@@ -315,7 +315,7 @@ trait Target {
     /// Takes bytes of a frame. The page is locked.
     fn take_frame(
         &mut self,
-        export: &Export,
+        export: &Exports,
         at: u32,
         frame: FrameNumber,
         within: u32,
@@ -338,7 +338,7 @@ impl Target for Copied<'_> {
 
     fn take_frame(
         &mut self,
-        export: &Export,
+        export: &Exports,
         at: u32,
         frame: FrameNumber,
         within: u32,
@@ -366,7 +366,7 @@ impl Target for Pieces {
 
     fn take_frame(
         &mut self,
-        export: &Export,
+        export: &Exports,
         _at: u32,
         frame: FrameNumber,
         within: u32,

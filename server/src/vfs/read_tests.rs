@@ -6,7 +6,7 @@ use odafs_nic::nic::NicConfig;
 
 use super::*;
 use crate::store::{Operation, Status, Store as _};
-use crate::vfs::export::{Direct, ExportConfig};
+use crate::vfs::export::{Direct, ExportsConfig};
 use crate::vfs::metrics::Reason;
 use crate::vfs::references::piggyback;
 use crate::vfs::testing::{PAGE, World, other, owner};
@@ -232,9 +232,9 @@ fn no_references_without_a_right_or_without_direct_access() {
         .expect("a reference");
     assert_eq!(stranger.read(&reference), Err(Exception::Denied));
 
-    let off = ExportConfig {
+    let off = ExportsConfig {
         direct: Direct::Off,
-        ..ExportConfig::default()
+        ..ExportsConfig::default()
     };
     let world = World::with(64, off);
     let file = world.file("a", &pattern(100));
@@ -320,13 +320,13 @@ fn without_a_frame_reads_go_through() {
 
 #[test]
 fn the_nic_asks_for_what_it_forgot() {
-    let config = ExportConfig {
+    let config = ExportsConfig {
         nic: NicConfig {
             tpt_entries: 4,
             tpt_ways: 2,
             ..NicConfig::default()
         },
-        ..ExportConfig::default()
+        ..ExportsConfig::default()
     };
     let world = World::with(64, config);
     let content = pattern(32 * PAGE as usize);

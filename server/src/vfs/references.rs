@@ -5,7 +5,7 @@ use odafs_common::wire::odafs::PageReference;
 use odafs_fabric::sync::Arc;
 
 use crate::store::{Credential, may_read};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::{Facts, File, Leaf};
 use crate::vfs::read::{Effort, ReadRange};
 use crate::vfs::sessions::OpenSession;
@@ -13,7 +13,7 @@ use crate::vfs::sessions::OpenSession;
 /// References of one file for one session. It exists only after the session was found to have the right to read the file,
 /// and was admitted to its reader class.
 pub(crate) struct Issue<'a> {
-    export: &'a Export,
+    export: &'a Exports,
     file: &'a Arc<File>,
     facts: Facts,
 }
@@ -22,7 +22,7 @@ impl<'a> Issue<'a> {
     /// `None`: no references of this file for this session, whose client acts in the file's export as `who`. The caller
     /// shares the file's gate from before this until the last reference, so that `facts` stay right.
     pub(crate) fn to(
-        export: &'a Export,
+        export: &'a Exports,
         file: &'a Arc<File>,
         (session, who): (&OpenSession, &Credential),
         facts: Facts,
@@ -113,7 +113,7 @@ impl<'a> Issue<'a> {
 /// References to the pages that a read touched, and to neighbours on both sides in the same leaf. The reader will likely
 /// read these too, and the locks are in the processor's cache.
 pub(crate) fn piggyback(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     session: (&OpenSession, &Credential),
     range: ReadRange,

@@ -14,7 +14,7 @@ use crate::store::Credential;
 pub(crate) struct OpenSession {
     nic: Arc<Session>,
     who: Credential,
-    owner: Owner,
+    owner: SessionOwner,
     peer: PeerKey,
     connection: u64,
 }
@@ -67,18 +67,18 @@ impl From<&Peer> for PeerKey {
 
 /// Whose sessions are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
+pub(crate) enum SessionOwner {
     User(u32),
     Address(IpAddr),
     Simulated(u32),
 }
 
-impl From<&Peer> for Owner {
+impl From<&Peer> for SessionOwner {
     fn from(peer: &Peer) -> Self {
         match peer {
-            Peer::Uid { uid, .. } => Owner::User(*uid),
-            Peer::Address(address) => Owner::Address(address.ip().to_canonical()),
-            Peer::Simulated(node) => Owner::Simulated(*node),
+            Peer::Uid { uid, .. } => SessionOwner::User(*uid),
+            Peer::Address(address) => SessionOwner::Address(address.ip().to_canonical()),
+            Peer::Simulated(node) => SessionOwner::Simulated(*node),
         }
     }
 }
@@ -89,13 +89,13 @@ pub(crate) struct Sessions {
     /// Sessions by number. Each call of the ODAFS program looks one up. The map's own locks are held only during a
     /// lookup, since the simulator does not know them.
     open: DashMap<u32, Arc<OpenSession>>,
-    owned: Mutex<HashMap<Owner, usize>>,
+    owned: Mutex<HashMap<SessionOwner, usize>>,
 }
 
 /// One of the owner's places for sessions. Dropping it gives the place back.
 pub(crate) struct SessionPermit<'a> {
     sessions: &'a Sessions,
-    owner: Owner,
+    owner: SessionOwner,
     kept: bool,
 }
 
@@ -105,7 +105,7 @@ impl Sessions {
     }
 
     /// Takes one of the owner's `max` places, before the work of a handshake is done. `None` if all are taken.
-    pub(crate) fn reserve(&self, owner: Owner, max: usize) -> Option<SessionPermit<'_>> {
+    pub(crate) fn reserve(&self, owner: SessionOwner, max: usize) -> Option<SessionPermit<'_>> {
         let mut owned = self.owned.lock();
         let count = owned.entry(owner).or_default();
         if *count >= max {
@@ -164,7 +164,7 @@ impl Sessions {
             .collect()
     }
 
-    fn give_back(&self, owner: Owner) {
+    fn give_back(&self, owner: SessionOwner) {
         let mut owned = self.owned.lock();
         if let Some(count) = owned.get_mut(&owner) {
             *count -= 1;

@@ -11,7 +11,7 @@ use odafs_fabric::sync::Arc;
 
 use crate::store::{Attributes, Credential, Status, StoreError};
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::write::sync;
 
@@ -34,7 +34,7 @@ pub(super) struct Made {
 
 /// Reserves space for bytes of a file, which then reaches at least to their end. May block.
 pub fn allocate(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: Range,
@@ -54,7 +54,7 @@ pub fn allocate(
 
 /// Sets bytes of a file to zero and frees their space. The file keeps its size. May block.
 pub fn deallocate(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: Range,
@@ -80,7 +80,7 @@ pub fn deallocate(
 /// Makes a change, and brings it to stable storage. IO if any sync of the file has failed meanwhile, because the kernel
 /// may have reported the loss of this change there, and reports it only once.
 pub(super) fn for_good(
-    export: &Export,
+    export: &Exports,
     file: &Arc<File>,
     change: impl FnOnce() -> Result<Made, StoreError>,
 ) -> Result<(), StoreError> {
@@ -96,7 +96,7 @@ pub(super) fn for_good(
 /// Makes a change of bytes in `range` for a caller who may write, with the file's gate closed. `make` gets the attributes
 /// from before.
 pub(super) fn alone(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     range: Range,

@@ -4,13 +4,13 @@ use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Arc;
 use odafs_nic::registration::Frames;
 
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 
 /// Lends frames of an export's page cache.
-pub(crate) struct SpareFrames(Arc<Export>);
+pub(crate) struct SpareFrames(Arc<Exports>);
 
 impl SpareFrames {
-    pub(crate) fn of(export: Arc<Export>) -> Self {
+    pub(crate) fn of(export: Arc<Exports>) -> Self {
         Self(export)
     }
 }

@@ -6,7 +6,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 
 use crate::vfs::change;
-use crate::vfs::copies::{Place, copy};
+use crate::vfs::copies::{FileOffset, copy};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed, ReadRange, read, read_pinned};
 use crate::vfs::space::{Range, deallocate};
@@ -114,7 +114,7 @@ impl Model {
         if random.below(4) == 0 {
             let draft = (file * PAGES + page) as u64 * PAGE;
             put(&self.drafts, draft);
-            let place = |file, offset| Place { file, offset };
+            let place = |file, offset| FileOffset { file, offset };
             let (from, to) = (place(&self.drafts, draft), place(target, offset));
             let copied = copy(export, &owner(), from, to, PAGE).expect("copied");
             assert_eq!(copied.count, PAGE);

@@ -22,11 +22,11 @@ use crate::store::{
     Acl, AclKind, BeforeSync, CreateHow, Credential, MemoryStore, ObjectId, Operation,
     OutsideChange, SetAttributes, Status, Store, StoreTable, Time,
 };
-use crate::vfs::export::{Export, ExportConfig};
+use crate::vfs::export::{Exports, ExportsConfig};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadDone, ReadFailed, ReadRange, read};
 use crate::vfs::references::piggyback;
-use crate::vfs::sessions::{OpenSession, Owner};
+use crate::vfs::sessions::{OpenSession, SessionOwner};
 use crate::vfs::write::{Stable, Written, write};
 
 pub(crate) const PAGE: u64 = 4096;
@@ -43,7 +43,7 @@ pub(crate) fn other() -> Credential {
 
 pub(crate) struct World {
     pub store: Arc<MemoryStore>,
-    pub export: Arc<Export>,
+    pub export: Arc<Exports>,
     pub life: LifeWord,
 }
 
@@ -56,21 +56,21 @@ impl World {
         };
         Self::with(
             frames,
-            ExportConfig {
+            ExportsConfig {
                 nic,
-                ..ExportConfig::default()
+                ..ExportsConfig::default()
             },
         )
     }
 
-    pub(crate) fn with(frames: u32, config: ExportConfig) -> Self {
+    pub(crate) fn with(frames: u32, config: ExportsConfig) -> Self {
         Self::with_vm(frames, config, |vm| vm)
     }
 
     /// The NIC reaches the host through what `wrap` makes of it.
     pub(crate) fn with_vm(
         frames: u32,
-        config: ExportConfig,
+        config: ExportsConfig,
         wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
     ) -> Self {
         Self::of(frames, config, |store| store, wrap)
@@ -81,7 +81,7 @@ impl World {
         frames: u32,
         before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> Self {
-        Self::of(frames, ExportConfig::default(), before, |vm| vm)
+        Self::of(frames, ExportsConfig::default(), before, |vm| vm)
     }
 
     /// A table of two exports of these names and tags. The first is that of the memory store.
@@ -107,7 +107,7 @@ impl World {
 
     fn of(
         frames: u32,
-        config: ExportConfig,
+        config: ExportsConfig,
         before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
         wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
     ) -> Self {
@@ -120,7 +120,7 @@ impl World {
         let arena = Arc::new(Arena::create(&arena).expect("an arena"));
         let store = Arc::new(MemoryStore::new(1));
         let behind = before(Arc::clone(&store) as Arc<dyn Store>);
-        let export = Export::with_vm(config, behind, arena, wrap);
+        let export = Exports::with_vm(config, behind, arena, wrap);
         Self {
             store,
             export: Arc::new(export),
@@ -229,7 +229,7 @@ const NONCE: Nonce = [5; 16];
 
 /// A client that was granted a session, on one attached connection.
 pub(crate) struct DirectClient {
-    export: Arc<Export>,
+    export: Arc<Exports>,
     pub session: Arc<OpenSession>,
     key: SessionKey,
     connection: Connection,
@@ -237,7 +237,7 @@ pub(crate) struct DirectClient {
 }
 
 impl DirectClient {
-    fn new(export: &Arc<Export>, who: &Credential) -> Self {
+    fn new(export: &Arc<Exports>, who: &Credential) -> Self {
         let nic = export.nic().expect("direct access");
         let key = SessionKey::from_bytes([9; 32]);
         let new = NewSession {
@@ -255,7 +255,7 @@ impl DirectClient {
         let id = opened.id();
         let sessions = export.sessions();
         let place = sessions
-            .reserve(Owner::Simulated(id.0), 1)
+            .reserve(SessionOwner::Simulated(id.0), 1)
             .expect("a place");
         sessions.add(place, opened, who.clone(), (&Peer::Simulated(id.0), 0));
         let mut connection = Connection::new(id.0, NONCE);

@@ -20,7 +20,7 @@ use crate::store::{
 use crate::vfs::around::{Around, Before};
 use crate::vfs::attributes::attributes;
 use crate::vfs::change::{self, Recording};
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::vfs::metrics::Reason;
 use crate::vfs::promises::may_write;
@@ -57,7 +57,7 @@ impl Refused {
     }
 
     /// A refusal that has changed nothing.
-    fn unchanged(export: &Export, file: &File, error: impl Into<StoreError>) -> Self {
+    fn unchanged(export: &Exports, file: &File, error: impl Into<StoreError>) -> Self {
         Self {
             error: error.into(),
             around: Around {
@@ -86,7 +86,7 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Writes `data` at `offset`. May block.
 pub fn write<'d>(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     offset: u64,
@@ -145,7 +145,7 @@ pub fn write<'d>(
 }
 
 /// COMMIT. Brings everything written to stable storage, and returns the write verifier. May block.
-pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], Around), Refused> {
+pub fn commit(export: &Exports, file: &Arc<File>) -> Result<([u8; 8], Around), Refused> {
     let (synced, around) = with_looks(export, file, || sync(export, file, true));
     let verifier = synced.map_err(|error| Refused { error, around })?;
     Ok((verifier, around))
@@ -154,7 +154,7 @@ pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], Around), Re
 /// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
 /// was not yet stable counts as lost, and the verifier says so before anyone is answered, as do the file's pages. Gives the
 /// verifier as of then. Nobody who calls this holds the file's gate.
-pub(super) fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
+pub(super) fn sync(export: &Exports, file: &Arc<File>, data_only: bool) -> Synced {
     file.syncs().share(!data_only, |with_times| {
         match export.store().sync(file.object(), !with_times) {
             Ok(()) => {
@@ -172,7 +172,7 @@ pub(super) fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced
 }
 
 /// Takes the attributes around a call that changes none. If they differ, someone else has changed the file.
-fn with_looks<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, Around) {
+fn with_looks<T>(export: &Exports, file: &File, act: impl FnOnce() -> T) -> (T, Around) {
     let look = || attributes(export, file.object()).ok();
     let before = look().as_ref().map(Before::from);
     let done = act();
@@ -195,7 +195,7 @@ struct Done {
 /// The data of a write on its way.
 #[derive(Clone, Copy)]
 struct Put<'a> {
-    export: &'a Export,
+    export: &'a Exports,
     who: &'a Credential,
     file: &'a Arc<File>,
     offset: u64,
@@ -366,7 +366,7 @@ fn leaf_of(leaves: &[Arc<Leaf>], page: u64) -> &Arc<Leaf> {
 
 /// SETATTR of any object. With `guard`, only if the object's ctime is still that (else NOTSYNC). May block.
 pub fn set_attributes(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     new: &SetAttributes,
@@ -387,7 +387,7 @@ pub fn set_attributes(
 
 /// Refuses attributes that the caller has not the right to set. What else there is, setting them finds out.
 fn may_set(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     new: &SetAttributes,
@@ -407,7 +407,7 @@ fn may_set(
 
 /// SETATTR of a regular file, without its sync.
 fn set_file(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     file: &Arc<File>,
     new: &SetAttributes,
@@ -447,7 +447,7 @@ fn set_file(
 
 /// SETATTR of an object without pages.
 fn set_plain(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     new: &SetAttributes,

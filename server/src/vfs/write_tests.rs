@@ -10,7 +10,7 @@ use odafs_nic::tpt::TptEntry;
 
 use super::*;
 use crate::store::{Operation, Store as _};
-use crate::vfs::export::ExportConfig;
+use crate::vfs::export::ExportsConfig;
 use crate::vfs::metrics::Reason;
 use crate::vfs::read::Effort;
 use crate::vfs::testing::{PAGE, World, other, owner};
@@ -445,7 +445,7 @@ fn a_fault_that_meets_a_revocation_brings_no_reference_back() {
         let by = Arc::new(Mutex::new(None));
         let wrapped = Arc::clone(&by);
         let wrap = |host| Arc::new(Interrupted { host, by: wrapped }) as Arc<dyn HostVm>;
-        let world = World::with_vm(64, ExportConfig::default(), wrap);
+        let world = World::with_vm(64, ExportsConfig::default(), wrap);
         let file = world.file("a", &[1; P]);
         world.read(&file, 0, 1);
         let mut reader = world.client(&other());

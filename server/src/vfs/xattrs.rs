@@ -3,17 +3,17 @@
 use crate::store::{Credential, ObjectId, StoreError, XattrHow};
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
-use crate::vfs::export::Export;
+use crate::vfs::export::Exports;
 use crate::vfs::promises::may_change;
 
 /// Whether objects of the export have extended attributes.
-pub fn supported(export: &Export) -> bool {
+pub fn supported(export: &Exports) -> bool {
     export.store().has_xattrs()
 }
 
 /// The value of an attribute.
 pub fn get(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     name: &[u8],
@@ -23,7 +23,7 @@ pub fn get(
 
 /// The names of all attributes, always in the same order.
 pub fn list(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
@@ -32,7 +32,7 @@ pub fn list(
 
 /// Sets an attribute. Returns the object's attributes before and after.
 pub fn set(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     (name, value): (&[u8], &[u8]),
@@ -45,7 +45,7 @@ pub fn set(
 
 /// Removes an attribute. Returns the object's attributes before and after.
 pub fn remove(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     name: &[u8],
@@ -56,7 +56,7 @@ pub fn remove(
 }
 
 fn changing(
-    export: &Export,
+    export: &Exports,
     who: &Credential,
     object: ObjectId,
     change: impl FnOnce() -> Result<(), StoreError>,

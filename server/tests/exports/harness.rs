@@ -27,7 +27,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_nic::calls::{Caller, Transport};
 use odafs_server::access::{Access, Rule};
 use odafs_server::config::{MinorVersions, Squash};
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
@@ -50,7 +50,7 @@ pub const CLOSED: u16 = 9;
 pub struct Server {
     bare: Bare,
     pub access: Arc<Access>,
-    pub export: Arc<Export>,
+    pub export: Arc<Exports>,
 }
 
 /// A client of one connection.
@@ -113,13 +113,13 @@ impl Server {
             huge: false,
             populate: false,
         };
-        let config = ExportConfig {
+        let config = ExportsConfig {
             others: vec!["/open".to_owned(), "/deep/closed".to_owned()],
             direct_off,
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
         let arena = Arc::new(Arena::create(&arena).unwrap());
-        let export = Arc::new(Export::new(config, Arc::new(table), arena));
+        let export = Arc::new(Exports::new(config, Arc::new(table), arena));
         let access = Access::new(Vec::new(), Squash::All, Credential::of(1000, 1000, &[]));
         let rules = vec![(OPEN, open), (CLOSED, closed)];
         let access = Arc::new(access.with_exports(rules));

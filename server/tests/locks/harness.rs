@@ -15,7 +15,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_nic::calls::{Caller, Calls};
 use odafs_server::access::Access;
 use odafs_server::config::{MinorVersions, Squash};
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::nfs4::Nfs4;
 use odafs_server::nlm4::{Config, Heard, Lockd, Nlm4, Nsm, PeerCall, Peers, Records};
 use odafs_server::rpc::Program;
@@ -135,11 +135,11 @@ impl Server {
             populate: false,
         };
         let arena = Arc::new(Arena::create(&arena).expect("memory"));
-        let config = ExportConfig {
+        let config = ExportsConfig {
             handle_key: remains.key.clone(),
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
-        let export = Arc::new(Export::new(config, remains.store.clone(), arena));
+        let export = Arc::new(Exports::new(config, remains.store.clone(), arena));
         let listed = vec!["10.1.0.0/16".parse().expect("a network")];
         let serving = Credential::of(1000, 1000, &[]);
         let access = Arc::new(Access::new(listed, Squash::None, serving));

@@ -13,7 +13,7 @@ use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_server::access::{Access, Rule};
 use odafs_server::config::Squash;
-use odafs_server::export::ExportConfig;
+use odafs_server::export::ExportsConfig;
 use odafs_server::store::table::Entry;
 use odafs_server::store::{
     CreateHow, Credential, MemoryStore, SetAttributes, Store, StoreTable, Time,
@@ -34,9 +34,9 @@ fn two_exports() -> Server {
     };
     let entries = vec![entry("/open", OPEN), entry("/deep/closed", CLOSED)];
     let table = StoreTable::new(entries, 3, Time::default()).expect("a table");
-    let config = ExportConfig {
+    let config = ExportsConfig {
         others: vec!["/open".to_owned(), "/deep/closed".to_owned()],
-        ..ExportConfig::default()
+        ..ExportsConfig::default()
     };
     let rule = |network: &str, squash| {
         let mut rule = Rule::new(vec![network.parse().expect("a network")], squash);

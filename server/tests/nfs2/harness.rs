@@ -13,7 +13,7 @@ use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
@@ -27,7 +27,7 @@ pub const NFS: (u32, u32) = (nfs2::PROGRAM, nfs2::VERSION);
 
 pub struct Server {
     bare: Bare,
-    pub export: Arc<Export>,
+    pub export: Arc<Exports>,
     pub root: ShortHandle,
 }
 
@@ -46,16 +46,16 @@ impl Server {
     }
 
     pub fn over(store: Arc<dyn Store>, squash: Squash) -> Self {
-        let config = ExportConfig {
+        let config = ExportsConfig {
             name: "/export".to_owned(),
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
         let listed = vec!["10.1.0.0/16".parse().expect("a network")];
         let serving = Credential::of_this_process();
         Self::of(config, store, Access::new(listed, squash, serving))
     }
 
-    pub fn of(config: ExportConfig, store: Arc<dyn Store>, access: Access) -> Self {
+    pub fn of(config: ExportsConfig, store: Arc<dyn Store>, access: Access) -> Self {
         let arena = ArenaConfig {
             frames: 1024,
             layout: Layout::apart(PageSize::DEFAULT),
@@ -63,7 +63,7 @@ impl Server {
             populate: false,
         };
         let arena = Arc::new(Arena::create(&arena).expect("memory"));
-        let export = Arc::new(Export::new(config, store.clone(), arena));
+        let export = Arc::new(Exports::new(config, store.clone(), arena));
         let access = Arc::new(access);
         let mount = MountProgram::new(export.clone(), access.clone());
         let [one, two] = mount.for_version_2();

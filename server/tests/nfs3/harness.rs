@@ -14,7 +14,7 @@ use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::export::{Export, ExportConfig};
+use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::portmap::{Port, Portmap};
@@ -33,7 +33,7 @@ pub const UDP_PORT: u16 = 111;
 pub struct Server {
     bare: Bare,
     pub store: Arc<MemoryStore>,
-    pub export: Arc<Export>,
+    pub export: Arc<Exports>,
     pub root: HandleBytes,
 }
 
@@ -60,11 +60,11 @@ impl Server {
             populate: false,
         };
         let arena = Arc::new(Arena::create(&arena).expect("memory"));
-        let config = ExportConfig {
+        let config = ExportsConfig {
             name: "/export".to_owned(),
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
-        let export = Arc::new(Export::new(config, store.clone(), arena));
+        let export = Arc::new(Exports::new(config, store.clone(), arena));
         let listed = vec!["10.1.0.0/16".parse().expect("a network")];
         let serving = Credential {
             own: true,

@@ -13,7 +13,7 @@ use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::{RegistrationConfig, Squash};
-use odafs_server::export::{Direct, ExportConfig};
+use odafs_server::export::{Direct, ExportsConfig};
 use odafs_server::nfs4::{self, MinorVersions, Records};
 use odafs_server::odafs::{GivenRecord, SessionPolicy};
 use odafs_server::state::HandleKey;
@@ -85,7 +85,7 @@ impl Life {
         let parts = Parts {
             store: Arc::clone(&store) as Arc<dyn Store>,
             arena: Arc::new(Arena::create(&config).expect("arena")),
-            export: ExportConfig {
+            export: ExportsConfig {
                 direct: Direct::OneSided,
                 read_ahead_bytes: 8192,
                 change_base: number << 32,
@@ -95,7 +95,7 @@ impl Life {
                     tpt_entries: if number % 2 == 1 { 4 } else { 16 },
                     ..NicConfig::default()
                 },
-                ..ExportConfig::default()
+                ..ExportsConfig::default()
             },
             nfs2: false,
             nfs4: model.map(|model| version_4(model, number, &store)),

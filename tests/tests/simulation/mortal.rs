@@ -4,7 +4,7 @@ use odafs_fabric::clock;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_server::store::{
-    Attributes, CreateHow, Created, Credential, Limits, Listing, MemoryStore, ObjectId,
+    Attributes, CreateHow, Created, Credential, FileSystemLimits, Listing, MemoryStore, ObjectId,
     OutsideEvent, ReaddirRange, Result, SetAttributes, Space, Special, Status, Store, StoreError,
     Unlinked,
 };
@@ -192,7 +192,7 @@ impl Store for Mortal {
         self.alive(|s| s.statfs(object))
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         self.alive(|s| s.pathconf(object))
     }
 

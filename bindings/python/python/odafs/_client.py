@@ -50,7 +50,9 @@ class File:
 
     def read_pieces(self, ranges):
         """Reads `(offset, length)` ranges in one call: a list of bytes, shorter only at the end of the file."""
-        return _pieces(self._file.gather, ranges)
+        ranges = list(ranges)
+        offsets = array("Q", [offset for offset, _ in ranges])
+        return self._file.pieces(offsets, array("Q", [length for _, length in ranges])) if ranges else []
 
     async def aread_into(self, buffer, offset=0):
         """As read_into. What needs no waiting is read at once. When it was cancelled, nothing is written to the buffer."""
@@ -104,22 +106,11 @@ def _rows(gather, offsets, length, out):
     return out
 
 
-def _pieces(gather, ranges):
-    """Reads `(offset, length)` ranges by `gather`, as bytes."""
-    offsets, lengths = array("Q"), array("Q")
-    for offset, length in ranges:
-        offsets.append(offset)
-        lengths.append(length)
-    if not offsets:
-        return []
-    buffer = bytearray(sum(lengths))
-    counts = array("Q", bytes(8 * len(offsets)))
-    gather(offsets, lengths, buffer, counts)
-    view, at, pieces = memoryview(buffer), 0, []
-    for length, count in zip(lengths, counts):
-        pieces.append(bytes(view[at : at + count]))
-        at += length
-    return pieces
+def _numbered(files):
+    """The different ones of these files, and for each file the number of the one that it is."""
+    numbers = {}
+    which = array("Q", [numbers.setdefault(file, len(numbers)) for file in files])
+    return [file._file for file in numbers], which
 
 
 class Client:
@@ -169,10 +160,7 @@ class Client:
 
     def _gather(self, files):
         """`gather` for ranges of these files, one for each range."""
-        numbers, which = {}, array("Q")
-        for file in files:
-            which.append(numbers.setdefault(file, len(numbers)))
-        return partial(self._client.gather, [file._file for file in numbers], which)
+        return partial(self._client.gather, *_numbered(files))
 
     def read_ranges(self, files, offsets, length, out=None):
         """As File.read_ranges, of several files of this client: `files` has one for each of `offsets`. All ranges are read
@@ -183,8 +171,21 @@ class Client:
         """Reads `(file, offset, length)` ranges of files of this client in one call: a list of bytes, shorter only at the end
         of a file. Those of one file should follow one another."""
         ranges = list(ranges)
-        gather = self._gather(file for file, _, _ in ranges)
-        return _pieces(gather, [(offset, length) for _, offset, length in ranges])
+        if not ranges:
+            return []
+        files, which = _numbered([file for file, _, _ in ranges])
+        offsets = array("Q", [offset for _, offset, _ in ranges])
+        return self._client.pieces(files, which, offsets, array("Q", [length for _, _, length in ranges]))
+
+    def _pieces(self, batch):
+        """As read_pieces, of files each of which comes with an array of offsets and one of lengths, of unsigned 64-bit
+        numbers."""
+        which, offsets, lengths = array("Q"), array("Q"), array("Q")
+        for number, (_, starts, sizes) in enumerate(batch):
+            which.extend(array("Q", [number]) * len(starts))
+            offsets.extend(starts)
+            lengths.extend(sizes)
+        return self._client.pieces([file._file for file, _, _ in batch], which, offsets, lengths) if which else []
 
     async def aread_ranges(self, files, offsets, length, out=None):
         """As read_ranges, beside other tasks."""

@@ -10,8 +10,7 @@ import posixpath
 import secrets
 import sys
 import threading
-from itertools import groupby
-from operator import itemgetter
+from array import array
 from urllib.parse import quote
 
 from fsspec.spec import AbstractFileSystem
@@ -256,37 +255,35 @@ class OdafsFileSystem(AbstractFileSystem):
         wanted = {}
         for at, path in enumerate(paths):
             wanted.setdefault(path, []).append(at)
-        out, ranges, read = [None] * len(paths), [], []
+        out, batch, read = [None] * len(paths), [], []
         for path, places in wanted.items():
             try:
                 file = self.client.open(self._strip_protocol(path))
-                spans = _ranges(file, [(starts[at], ends[at]) for at in places])
-                ranges.extend((file, *span) for span in spans)
+                batch.append((file, *_ranges(file, [starts[at] for at in places], [ends[at] for at in places])))
                 read.extend(places)
             except OSError as failed:
                 if on_error == "raise":
                     raise
                 for at in places:
                     out[at] = failed
-        for at, piece in zip(read, self._read(ranges, on_error)):
+        for at, piece in zip(read, self._read(batch, on_error)):
             out[at] = piece
         return out
 
-    def _read(self, ranges, on_error):
-        """The bytes of `(file, offset, length)` ranges. If one fails and errors are returned, each file is read by itself,
-        because the error of a batch is that of one file."""
+    def _read(self, batch, on_error):
+        """The bytes of ranges, as Client._pieces takes them. If one fails and errors are returned, each file is read by
+        itself, because the error of a batch is that of one file."""
         try:
-            return self.client.read_pieces(ranges)
+            return self.client._pieces(batch)
         except OSError:
             if on_error == "raise":
                 raise
         pieces = []
-        for file, same in groupby(ranges, key=itemgetter(0)):
-            spans = [(offset, length) for _, offset, length in same]
+        for same in batch:
             try:
-                pieces.extend(file.read_pieces(spans))
+                pieces.extend(self.client._pieces([same]))
             except OSError as failed:
-                pieces.extend(failed for _ in spans)
+                pieces.extend(failed for _ in same[1])
         return pieces
 
     def pipe_file(self, path, value, mode="overwrite", **kwargs):
@@ -306,27 +303,22 @@ class OdafsFileSystem(AbstractFileSystem):
         raise NotImplementedError("an ODAFS server signs no URLs")
 
 
-def _ranges(file, spans):
-    """Offsets and lengths, of starts and ends as slices have them."""
-    size = None
-    ranges = []
-    for start, end in spans:
-        start = 0 if start is None else int(start)
-        if end is None or start < 0 or int(end) < 0:
-            if size is None:
-                size = file.stat().size
-            start = max(0, size + start) if start < 0 else start
-            end = size if end is None else max(0, size + int(end)) if int(end) < 0 else int(end)
-        ranges.append((start, max(0, int(end) - start)))
-    return _within(file, ranges, size)
+def _ranges(file, starts, ends):
+    """Arrays of offsets and of lengths, of starts and ends as slices have them."""
+    try:
+        offsets, ends = array("Q", starts), array("Q", ends)
+    except (TypeError, OverflowError):
+        # One of them is left out or negative: it counts from the end.
+        offsets, ends = _from_the_end(file.stat().size, starts, ends)
+    return offsets, array("Q", [end - start if end > start else 0 for start, end in zip(offsets, ends)])
 
 
-def _within(file, ranges, size):
-    """A range far beyond the end of the file takes no memory for what is not there."""
-    if sum(length for _, length in ranges) > 64 << 20:
-        size = file.stat().size if size is None else size
-        ranges = [(start, max(0, min(length, size - start))) for start, length in ranges]
-    return ranges
+def _from_the_end(size, starts, ends):
+    def place(at, default):
+        at = default if at is None else int(at)
+        return max(0, size + at) if at < 0 else at
+
+    return array("Q", [place(at, 0) for at in starts]), array("Q", [place(at, size) for at in ends])
 
 
 class OdafsReader(io.RawIOBase):

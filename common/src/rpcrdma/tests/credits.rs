@@ -165,7 +165,7 @@ fn arriving(responder: &mut Responder, xid: u32, requested: u32) -> Ticket {
     let words = [xid, 1, requested, 0, 0, 0, 0, xid, 0];
     let message: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     match responder.receive(&message) {
-        Step::Call(incoming) => incoming.ticket,
+        Received::Call(incoming) => incoming.ticket,
         step => panic!("{step:?}"),
     }
 }
@@ -231,7 +231,7 @@ fn a_call_that_is_not_answered_gives_its_receive_back() {
     // A message that is no call takes a receive too.
     assert!(matches!(
         responder.receive(&[0; 3]),
-        Step::Ignore(Ignored::Unanswerable)
+        Received::Ignore(Ignored::Unanswerable)
     ));
     assert_eq!(responder.receives_due(), 1);
 }

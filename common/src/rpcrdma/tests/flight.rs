@@ -150,7 +150,7 @@ impl Flight {
     fn arrive(&mut self, sent: &[u8]) {
         self.world.arrive();
         let ticket = match self.world.responder.receive(sent) {
-            crate::rpcrdma::Step::Call(incoming) => incoming.ticket,
+            crate::rpcrdma::Received::Call(incoming) => incoming.ticket,
             step => panic!("{step:?}"),
         };
         let xid = ticket.xid();

@@ -222,7 +222,7 @@ fn answer(call: &str, results: &Results) -> (Vec<u8>, ReplyPlan) {
         read_read: ReadRead::default(),
         reverse_credits: 0,
     });
-    let Step::Call(incoming) = responder.receive(&hex(call)) else {
+    let Received::Call(incoming) = responder.receive(&hex(call)) else {
         panic!("a call");
     };
     let mut header = Vec::new();

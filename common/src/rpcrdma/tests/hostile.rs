@@ -24,7 +24,7 @@ const ERR_CHUNK: &str = "00000007 00000001 00000001 00000004 00000002";
 #[track_caller]
 fn answered(message: &str, with: &str) {
     match responder().receive(&hex(message)) {
-        Step::Respond(answer) => assert_eq!(answer, hex(with)),
+        Received::Respond(answer) => assert_eq!(answer, hex(with)),
         step => panic!("{step:?}"),
     }
 }
@@ -64,10 +64,10 @@ fn what_is_shorter_than_a_header_is_dropped() {
         let whole = hex(&format!("{head} 00000001 ffffffff ffffffff"));
         for bytes in 0..whole.len() {
             let step = responder().receive(&whole[..bytes]);
-            let dropped = matches!(step, Step::Ignore(Ignored::Unanswerable));
+            let dropped = matches!(step, Received::Ignore(Ignored::Unanswerable));
             assert!(dropped, "{head}, {bytes} bytes: {step:?}");
         }
-        assert!(matches!(responder().receive(&whole), Step::Respond(_)));
+        assert!(matches!(responder().receive(&whole), Received::Respond(_)));
     }
 }
 
@@ -91,11 +91,11 @@ fn errors_are_not_answered() {
         "",
     ] {
         let step = responder().receive(&hex(error));
-        assert!(matches!(step, Step::Ignore(_)), "{error}: {step:?}");
+        assert!(matches!(step, Received::Ignore(_)), "{error}: {step:?}");
     }
     assert!(matches!(
         responder().receive(&[0; 15]),
-        Step::Ignore(Ignored::Unanswerable)
+        Received::Ignore(Ignored::Unanswerable)
     ));
 }
 
@@ -104,7 +104,7 @@ fn a_reply_is_no_call() {
     let reply = "00000007 00000001 00000080 00000000 00000000 00000000 00000000 00000007 00000001";
     assert!(matches!(
         responder().receive(&hex(reply)),
-        Step::Ignore(Ignored::Reply)
+        Received::Ignore(Ignored::Reply)
     ));
 }
 
@@ -132,7 +132,7 @@ const NOMSG: u32 = 1;
 fn read_lists_that_make_no_message_are_refused() {
     let lists = "00000000 00000000";
     let inline = "00000000 00000000 00000007 00000000 00000000 00000000";
-    let taken = |message: String| matches!(responder().receive(&hex(&message)), Step::Call(_));
+    let taken = |message: String| matches!(responder().receive(&hex(&message)), Received::Call(_));
     assert!(taken(call(MSG, &[(16, 100)], inline)));
     assert!(taken(call(MSG, &[(8, 3), (8, 4)], inline)));
     assert!(taken(call(NOMSG, &[(0, 5000), (40, 9)], lists)));
@@ -180,7 +180,10 @@ fn write_lists_that_are_too_long_are_refused() {
     let none = "00000000";
     let one = |count| format!("00000001 {}", chunk(count));
     let sixteen = call(&one(16), &one(16));
-    assert!(matches!(responder().receive(&hex(&sixteen)), Step::Call(_)));
+    assert!(matches!(
+        responder().receive(&hex(&sixteen)),
+        Received::Call(_)
+    ));
     answered(&call(&one(17), none), ERR_CHUNK);
     answered(&call("", &one(17)), ERR_CHUNK);
     answered(&call(&format!("{}{}", one(1), one(1)), none), ERR_CHUNK);
@@ -208,7 +211,7 @@ fn chunks_of_many_gigabytes_do_not_overflow() {
          00000001 00000010 {huge} 00000007 00000000"
     );
     let mut responder = responder();
-    let Step::Call(incoming) = responder.receive(&hex(&call)) else {
+    let Received::Call(incoming) = responder.receive(&hex(&call)) else {
         panic!("a call");
     };
     assert_eq!(incoming.ticket.placement(), Some(u32::MAX));

@@ -180,7 +180,7 @@ impl World {
         let mut given = Vec::new();
         let sent = self.send(exchange, &mut given);
         self.arrive();
-        let Step::Call(incoming) = self.responder.receive(&sent) else {
+        let Received::Call(incoming) = self.responder.receive(&sent) else {
             panic!("the responder does not take the call");
         };
         let seen = assemble(&incoming.assembly, &sent, &mut self.client);
@@ -354,7 +354,7 @@ impl World {
                 let mut done = Vec::new();
                 assert!(self.requester.done(pulled.xid, &mut done));
                 self.arrive();
-                let Step::Done(id) = self.responder.receive(&done) else {
+                let Received::Done(id) = self.responder.receive(&done) else {
                     panic!("RDMA_DONE is not understood");
                 };
                 for segments in self.exposed.remove(&id).expect("what was exposed") {

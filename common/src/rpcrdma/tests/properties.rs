@@ -158,7 +158,7 @@ proptest! {
             sent.extend_from_slice(&base);
         }
         let world = World::new(PrivateData::default(), PrivateData::default(), Memory::default(), Memory::default());
-        let Step::Call(incoming) = { world }.responder.receive(&sent) else {
+        let Received::Call(incoming) = { world }.responder.receive(&sent) else {
             panic!("a call");
         };
         prop_assert_eq!(assemble(&incoming.assembly, &sent, &mut peer), whole);

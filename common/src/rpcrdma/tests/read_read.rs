@@ -31,7 +31,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 
 fn ticket(responder: &mut Responder, xid: u32) -> Ticket {
     match responder.receive(&words(&[xid, 1, 8, 0, 0, 0, 0, xid, 0])) {
-        Step::Call(incoming) => incoming.ticket,
+        Received::Call(incoming) => incoming.ticket,
         step => panic!("{step:?}"),
     }
 }
@@ -78,10 +78,10 @@ fn what_is_exposed_is_given_back_by_done_or_in_time() {
     );
     assert_eq!(responder.exposed(), 2);
 
-    assert!(matches!(responder.receive(&words(&[2, 1, 8, 3])), Step::Done(id) if id == second));
+    assert!(matches!(responder.receive(&words(&[2, 1, 8, 3])), Received::Done(id) if id == second));
     assert!(matches!(
         responder.receive(&words(&[2, 1, 8, 3])),
-        Step::Ignore(Ignored::Done)
+        Received::Ignore(Ignored::Done)
     ));
     assert_eq!(responder.dones(), 2);
 
@@ -96,7 +96,7 @@ fn what_is_exposed_is_given_back_by_done_or_in_time() {
     // Its client comes too late, and does no harm.
     assert!(matches!(
         responder.receive(&words(&[1, 1, 8, 3])),
-        Step::Ignore(Ignored::Done)
+        Received::Ignore(Ignored::Done)
     ));
 }
 
@@ -125,7 +125,9 @@ fn one_xid_twice_is_two_exposures() {
     let first = expose(&mut responder, 1, NOW).exposed.expect("an exposure");
     let second = expose(&mut responder, 1, NOW).exposed.expect("an exposure");
     for id in [first, second] {
-        assert!(matches!(responder.receive(&words(&[1, 1, 8, 3])), Step::Done(done) if done == id));
+        assert!(
+            matches!(responder.receive(&words(&[1, 1, 8, 3])), Received::Done(done) if done == id)
+        );
     }
 }
 

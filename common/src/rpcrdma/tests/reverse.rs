@@ -62,7 +62,7 @@ fn a_call_and_its_reply() {
          00000000 00000000 00000000",
     );
     match responder.receive(&answer) {
-        Step::Answered(range) => assert_eq!(range, 28..answer.len()),
+        Received::Answered(range) => assert_eq!(range, 28..answer.len()),
         step => panic!("{step:?}"),
     }
     assert_eq!(responder.called_back(), 0);
@@ -85,7 +85,7 @@ fn calls_keep_to_what_the_client_grants() {
         assert_eq!(header, [0; 0], "nothing has happened");
         for xid in first..first + calls {
             let step = responder.receive(&reply(xid, *grant));
-            assert!(matches!(step, Step::Answered(_)), "{step:?}");
+            assert!(matches!(step, Received::Answered(_)), "{step:?}");
         }
         let mut may = 0;
         while responder.may_call_back() {
@@ -147,13 +147,16 @@ fn credits_of_the_two_directions_are_apart() {
     // Calls ask for credits of the forward direction, whatever is under way in the other.
     sent(&mut responder, 7);
     let forward = words(&[7, 1, 900, 0, 0, 0, 0, 7, 0]);
-    let Step::Call(incoming) = responder.receive(&forward) else {
+    let Received::Call(incoming) = responder.receive(&forward) else {
         panic!("it is a call");
     };
     assert_eq!((incoming.ticket.xid(), responder.called_back()), (7, 1));
     assert!(!responder.may_call_back());
     // A grant of the reverse direction is none of the forward one's.
-    assert!(matches!(responder.receive(&reply(7, 9)), Step::Answered(_)));
+    assert!(matches!(
+        responder.receive(&reply(7, 9)),
+        Received::Answered(_)
+    ));
     assert_eq!((responder.under_way(), responder.granted()), (1, 1));
     let results = Results {
         length: 24,
@@ -206,7 +209,7 @@ fn a_reply_with_chunks_fails_its_call() {
         let head = "00000005 00000001 00000010 00000000";
         let message = "00000005 00000001 00000000 00000000 00000000 00000000";
         let step = responder.receive(&hex(&format!("{head} {lists} {message}")));
-        assert!(matches!(step, Step::Failed(5)), "{lists}: {step:?}");
+        assert!(matches!(step, Received::Failed(5)), "{lists}: {step:?}");
         assert_eq!(responder.called_back(), 0);
         sent(&mut responder, 6);
         assert!(!responder.may_call_back(), "it grants nothing");
@@ -221,18 +224,18 @@ fn an_error_fails_the_call_that_it_answers() {
     for (xid, error) in [(6, &[2][..]), (5, &[3]), (5, &[])] {
         let error = [&[xid, 1, 10, 4], error].concat();
         let step = responder.receive(&words(&error));
-        assert!(matches!(step, Step::Ignore(_)), "{error:?}: {step:?}");
+        assert!(matches!(step, Received::Ignore(_)), "{error:?}: {step:?}");
     }
     let refused = words(&[5, 1, 10, 4, 2]);
-    assert!(matches!(responder.receive(&refused), Step::Failed(5)));
+    assert!(matches!(responder.receive(&refused), Received::Failed(5)));
     assert!(matches!(
         responder.receive(&refused),
-        Step::Ignore(Ignored::Error)
+        Received::Ignore(Ignored::Error)
     ));
     sent(&mut responder, 6);
     assert!(!responder.may_call_back(), "an error grants nothing");
     let version = words(&[6, 1, 10, 4, 1, 2, 2]);
-    assert!(matches!(responder.receive(&version), Step::Failed(6)));
+    assert!(matches!(responder.receive(&version), Received::Failed(6)));
 }
 
 #[test]
@@ -241,7 +244,7 @@ fn replies_to_no_call_are_dropped() {
     responder.receives_due();
     let unasked = |responder: &mut Responder, reply: &[u8]| {
         let step = responder.receive(reply);
-        assert!(matches!(step, Step::Ignore(Ignored::Reply)), "{step:?}");
+        assert!(matches!(step, Received::Ignore(Ignored::Reply)), "{step:?}");
     };
     unasked(&mut responder, &reply(1, 100));
     sent(&mut responder, 1);
@@ -254,7 +257,10 @@ fn replies_to_no_call_are_dropped() {
     other[31] = 1;
     unasked(&mut responder, &other);
     assert_eq!(responder.called_back(), 1);
-    assert!(matches!(responder.receive(&reply(1, 2)), Step::Answered(_)));
+    assert!(matches!(
+        responder.receive(&reply(1, 2)),
+        Received::Answered(_)
+    ));
     // Once more.
     unasked(&mut responder, &reply(1, 100));
     for xid in 1..3 {
@@ -283,7 +289,7 @@ proptest! {
                 0 if serving.len() < known as usize => {
                     posted = posted.checked_sub(1).expect("a receive for each credit");
                     match responder.receive(&words(&[xid, 1, number, 0, 0, 0, 0, xid, 0])) {
-                        Step::Call(incoming) => serving.push(incoming.ticket),
+                        Received::Call(incoming) => serving.push(incoming.ticket),
                         step => panic!("{step:?}"),
                     }
                 }
@@ -302,14 +308,14 @@ proptest! {
                     let call = calling.swap_remove(number as usize % calling.len());
                     posted = posted.checked_sub(1).expect("a receive for each reply");
                     let step = responder.receive(&reply(call, number));
-                    prop_assert!(matches!(step, Step::Answered(_)));
+                    prop_assert!(matches!(step, Received::Answered(_)));
                     granted = number.max(1) as usize;
                 }
                 _ => {
                     // The spare one.
                     posted = posted.checked_sub(1).expect("a receive to spare");
                     let step = responder.receive(&reply(1 << 31 | xid, 100));
-                    prop_assert!(matches!(step, Step::Ignore(Ignored::Reply)));
+                    prop_assert!(matches!(step, Received::Ignore(Ignored::Reply)));
                 }
             }
             posted += responder.receives_due();

@@ -41,7 +41,7 @@ struct Pending {
 }
 
 /// The result of a look at a pending connection.
-enum Step {
+enum HandshakeStep {
     Waits,
     Asks(Frame),
     Over,
@@ -161,7 +161,7 @@ impl Listener {
             return;
         };
         let step = pending.step();
-        if matches!(step, Step::Waits) {
+        if matches!(step, HandshakeStep::Waits) {
             return;
         }
         let Some(pending) = self.pending.remove(&number) else {
@@ -169,7 +169,7 @@ impl Listener {
         };
         // From now on its events belong to the queue pair.
         let _ = epoll::delete(&self.door, &pending.socket);
-        if let Step::Asks(request) = step {
+        if let HandshakeStep::Asks(request) = step {
             self.asking.push_back(Incoming {
                 request,
                 peer: Peer::Address(pending.peer),
@@ -254,24 +254,24 @@ impl fabric::Listener for Listener {
 }
 
 impl Pending {
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> HandshakeStep {
         loop {
             let mut bytes = [0; HEAD_BYTES + PRIVATE_MAX];
             let missing = self.reader.missing();
             let came = match recv(&self.socket, &mut bytes[..missing], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Step::Over,
+                Ok((0, _)) => return HandshakeStep::Over,
                 Ok((_, came)) => came,
-                Err(rustix::io::Errno::AGAIN) => return Step::Waits,
+                Err(rustix::io::Errno::AGAIN) => return HandshakeStep::Waits,
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return Step::Over,
+                Err(_) => return HandshakeStep::Over,
             };
             match self.reader.feed(&bytes[..came]) {
                 Ok((_, None)) => {}
-                Ok((_, Some(request))) => return Step::Asks(request),
+                Ok((_, Some(request))) => return HandshakeStep::Asks(request),
                 Err(error) => {
                     tracing::debug!(peer = %self.peer, %error, "no handshake");
                     self.refuse(error);
-                    return Step::Over;
+                    return HandshakeStep::Over;
                 }
             }
         }

@@ -1,7 +1,9 @@
 //! The queue pair as the trait has it.
 
 use super::regions::exposed;
-use super::{DATA, Memory, Pair, REGISTER, REGISTER_BURST, Role, SHORT, TAGS_MAX, WRITE_PREPARED};
+use super::{
+    DATA, Pair, REGISTER, REGISTER_BURST, Role, SHORT, TAGS_MAX, TaggedMemory, WRITE_PREPARED,
+};
 use crate::clock::Nanos;
 use crate::fabric::{
     self, Access, Completion, Exposed, MARKS_BYTES, Peer, PostError, Posted, QueuePair, ReadOrder,
@@ -35,7 +37,7 @@ impl QueuePair for Pair {
     #[inline]
     fn post_write(&mut self, _id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
         self.open()?;
-        let Memory::Shared(region) = self.memory(to.tag)? else {
+        let TaggedMemory::Shared(region) = self.memory(to.tag)? else {
             return Err(PostError::BadRange);
         };
         let offset = usize::try_from(to.offset).map_err(|_| PostError::BadRange)?;
@@ -76,7 +78,7 @@ impl QueuePair for Pair {
             return self.post_write(id, from, to);
         };
         self.open()?;
-        let Memory::Shared(region) = self.memory(to.tag)? else {
+        let TaggedMemory::Shared(region) = self.memory(to.tag)? else {
             return Err(PostError::BadRange);
         };
         let offset = usize::try_from(to.offset).map_err(|_| PostError::BadRange)?;
@@ -106,9 +108,9 @@ impl QueuePair for Pair {
     fn post_read(&mut self, _id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
         self.open()?;
         let memory = match self.memory(from.tag)? {
-            Memory::Shared(region) => region.memory(),
-            Memory::Exposed(memory) => memory,
-            Memory::Own => return Err(PostError::BadRange),
+            TaggedMemory::Shared(region) => region.memory(),
+            TaggedMemory::Exposed(memory) => memory,
+            TaggedMemory::Own => return Err(PostError::BadRange),
         };
         let at = usize::try_from(from.offset).map_err(|_| PostError::BadRange)?;
         let read = match into {
@@ -144,7 +146,7 @@ impl QueuePair for Pair {
             self.socket.wake();
         }
         if let Some(next) = self.writes.flushed()
-            && let Ok(Memory::Shared(region)) = self.memory(next.tag)
+            && let Ok(TaggedMemory::Shared(region)) = self.memory(next.tag)
         {
             region
                 .memory()
@@ -322,7 +324,7 @@ impl QueuePair for Pair {
             &packet,
             &[shared.data.as_fd(), shared.stamps.as_fd(), life.shared()],
         )?;
-        self.memories.extend([Memory::Own, Memory::Own]);
+        self.memories.extend([TaggedMemory::Own, TaggedMemory::Own]);
         Ok(exposed(tag, tag + 1))
     }
 

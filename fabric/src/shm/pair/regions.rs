@@ -1,6 +1,6 @@
 //! Memory that both ends use. The server creates all of it, and passes it over the socket.
 
-use super::{Memory, Pair, REGISTER, Role};
+use super::{Pair, REGISTER, Role, TaggedMemory};
 use crate::clock;
 use crate::fabric::{Exposed, QueuePair, Remote, SteeringTag};
 use crate::memory::mapping::{Mapping, Protection};
@@ -34,7 +34,8 @@ impl Pair {
             {
                 let memory = map(memory, length, Protection::ReadWrite)?;
                 let region = Arc::new(Region::new(memory, SteeringTag(tag)));
-                self.memories.push(Memory::Shared(Arc::clone(&region)));
+                self.memories
+                    .push(TaggedMemory::Shared(Arc::clone(&region)));
                 Ok(Some(region))
             }
             (
@@ -68,7 +69,7 @@ impl Pair {
                 let view = ArenaView::new(Arc::clone(&frames), Arc::clone(&marks), life, layout)
                     .ok_or_else(invalid)?;
                 self.memories
-                    .extend([Memory::Exposed(frames), Memory::Exposed(marks)]);
+                    .extend([TaggedMemory::Exposed(frames), TaggedMemory::Exposed(marks)]);
                 views.push((exposed(arena, stamps), view, watched));
                 Ok(None)
             }
@@ -111,7 +112,8 @@ impl Pair {
         )?;
         *regions += 1;
         let region = Arc::new(Region::charged(memory, SteeringTag(tag), Box::new(charge)));
-        self.memories.push(Memory::Shared(Arc::clone(&region)));
+        self.memories
+            .push(TaggedMemory::Shared(Arc::clone(&region)));
         Ok(region)
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Arrived {
 /// The message without the parts that came apart, and what is still elsewhere.
 pub(super) struct Message {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<InlineBytes>,
     apart: Option<ApartAt>,
 }
 
@@ -35,7 +35,7 @@ struct ApartAt {
 }
 
 /// Bytes of the sink that belong into the message.
-struct Place {
+struct InlineBytes {
     at: usize,
     sink: usize,
     length: usize,
@@ -84,7 +84,7 @@ impl Arrived {
             } else {
                 let at = reduced(pull.at);
                 bytes.get(at..)?.get(..length)?;
-                places.push(Place { at, sink, length });
+                places.push(InlineBytes { at, sink, length });
             }
             parts.push_back(Part {
                 from: Remote {
@@ -260,7 +260,7 @@ mod tests {
     use crate::registration::{Adapter, Registrar, RegistrationConfig, Supply};
     use odafs_common::page::{Layout, PageSize};
     use odafs_common::rpcrdma::{
-        GrantPolicy, PrivateData, ReadRead, Responder, ResponderConfig, Step, Terms,
+        GrantPolicy, PrivateData, ReadRead, Received, Responder, ResponderConfig, Terms,
     };
     use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
     use odafs_common::wire::xdr::Encode as _;
@@ -295,7 +295,7 @@ mod tests {
             body: Body::Msg(chunks),
         };
         let message = [&header.to_bytes(), &1_u32.to_be_bytes()[..], &[0; 8]].concat();
-        let Step::Call(incoming) = responder.receive(&message) else {
+        let Received::Call(incoming) = responder.receive(&message) else {
             panic!("it is a call")
         };
         Arrived::new(incoming.ticket, &incoming.assembly, &message).unwrap()

@@ -503,7 +503,7 @@ impl State {
 
     /// Makes room for state of a client where there is as much as there may be of all: those whose lease is over lose theirs.
     pub(super) fn make_room_for_state(&mut self, now: Nanos, client: u32) {
-        let holds = |silent: &Client| !silent.owners.is_empty();
+        let holds = |_, silent: &Client| !silent.owners.is_empty();
         self.expel_silent(now, client, holds, |state| {
             let most = state.limits.all_states;
             state.entries.len() < most && state.has_room_for_owner() && state.ranges + 2 <= most
@@ -516,14 +516,14 @@ impl State {
         &mut self,
         now: Nanos,
         wants: u32,
-        hold: impl Fn(&Client) -> bool,
+        hold: impl Fn(u32, &Client) -> bool,
         has_room: impl Fn(&Self) -> bool,
     ) {
         if has_room(self) {
             return;
         }
         let over = self.clients.iter().filter(|(number, client)| {
-            **number != wants && hold(client) && client.idle(now) > self.limits.lease
+            **number != wants && hold(**number, client) && client.idle(now) > self.limits.lease
         });
         let mut silent = Vec::from_iter(over.map(|(number, client)| (client.renewed, *number)));
         silent.sort_unstable();

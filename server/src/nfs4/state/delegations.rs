@@ -29,7 +29,7 @@ use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
-pub use asked::{Answer, Question};
+pub use asked::{CbGetattrAnswer, Question};
 
 /// A file whose delegation was recalled is delegated to nobody for so long.
 const COOLING: Nanos = Nanos::from_secs(30);
@@ -95,7 +95,7 @@ pub(super) struct Delegations {
     /// When all clients were last asked to return some.
     asked: Option<Nanos>,
     /// Of questions to clients, by number. A thread waits for each.
-    answers: HashMap<u64, Answer>,
+    answers: HashMap<u64, CbGetattrAnswer>,
     counts: DelegationCounts,
 }
 

@@ -1,5 +1,7 @@
 //! Locks of ranges of bytes (RFC 8881, sections 18.10 to 18.12; RFC 7530, sections 16.10 to 16.12).
 
+use std::collections::HashSet;
+
 use odafs_common::wire::nfs4::{LockType, Locker, StateId, StateOwner, Status, share_access};
 use odafs_fabric::clock::Nanos;
 
@@ -7,11 +9,11 @@ use super::opens::{Key, What};
 use super::owners::Role;
 use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Counted, Held, Owner, Side, Span};
+use crate::vfs::locks::{Counted, Held, LockOwner, Side, Span};
 
 /// An owner, as all protocols know it.
-pub(super) fn holder(number: u64) -> Owner {
-    Owner {
+pub(super) fn holder(number: u64) -> LockOwner {
+    LockOwner {
         side: Side::Nfs4,
         number,
     }
@@ -146,16 +148,13 @@ impl State {
             }
         }
         self.make_room_for_state(now, client);
-        if self.is_full(asked.file) {
-            let owners = self
-                .locks
-                .in_the_way(Side::Nfs4, asked.file, Span::ALL, true);
-            self.expel_owners(now, &owners);
-        }
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         // A lock may cut one in two.
         let most = known.ranges + 2 > self.limits.states;
-        if most || self.ranges + 2 > self.limits.all_states || self.is_full(asked.file) {
+        if most
+            || self.ranges + 2 > self.limits.all_states
+            || !self.has_room_in(now, client, asked.file)
+        {
             return Err(self.too_much(client).into());
         }
         let key = match self.held.get(&(owner, asked.file)) {
@@ -173,7 +172,13 @@ impl State {
             .locks
             .lock(asked.file, asked.span, asked.write, holder(owner));
         match locked {
-            Ok(counted) => self.count_ranges(client, asked.file, counted),
+            Ok(counted) => {
+                self.count_ranges(client, counted);
+                // It may be weaker than what the owner had.
+                if !asked.write && counted.before > 0 {
+                    self.wake(asked.file);
+                }
+            }
             // Another protocol was faster.
             Err(held) => {
                 if self.entries.get(&key).is_some_and(|e| e.sequence == 0) {
@@ -227,11 +232,34 @@ impl State {
         let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
         let splits = self.locks.would_split(file, span, holder(owner));
         let most = known.ranges >= self.limits.states || self.ranges >= self.limits.all_states;
-        if splits && (most || self.is_full(file)) {
+        if splits && (most || !self.has_room_in(now, key.0, file)) {
             return Err(self.too_much(key.0));
         }
         self.give_back(key.0, owner, file, span);
         Ok(self.changed(key))
+    }
+
+    /// Whether a client may lock more of a file. Clients that were silent for a lease make room.
+    fn has_room_in(&mut self, now: Nanos, client: u32, file: ObjectId) -> bool {
+        if self.locks.ranges_of(file, Side::Nfs4) + 2 <= self.limits.ranges {
+            return true;
+        }
+        let own = self.locks.held_by(file, |owner| {
+            let known = self.owners.get(&owner.number);
+            owner.side == Side::Nfs4 && known.is_some_and(|owner| owner.client == client)
+        });
+        if own.len() + 2 > self.limits.ranges {
+            return false;
+        }
+        if !self.is_full(file) {
+            return true;
+        }
+        let owners = self.locks.in_the_way(Side::Nfs4, file, Span::ALL, true);
+        let owners = owners.iter().filter_map(|owner| self.owners.get(owner));
+        let clients: HashSet<u32> = owners.map(|owner| owner.client).collect();
+        let hold = |number, _: &_| clients.contains(&number);
+        self.expel_silent(now, client, hold, |state| !state.is_full(file));
+        !self.is_full(file)
     }
 
     /// Whether there are as many ranges in a file as there may be.
@@ -276,18 +304,45 @@ impl State {
     /// Gives back what an owner has locked of a span.
     pub(super) fn give_back(&mut self, client: u32, owner: u64, file: ObjectId, span: Span) {
         let counted = self.locks.unlock(file, span, holder(owner));
-        self.count_ranges(client, file, counted);
+        self.count_ranges(client, counted);
+        if counted.before > 0 {
+            self.wake(file);
+        }
     }
 
-    /// Counts a change of what a client has locked in a file, and tells those who wait.
-    fn count_ranges(&mut self, client: u32, file: ObjectId, counted: Counted) {
+    /// Forgets these stateids of locks that a client has of a file, and gives the locks back. However many they are, the
+    /// ranges of the file are gone through once, and for each who waits once.
+    pub(super) fn drop_all_locks(&mut self, client: u32, file: ObjectId, keys: &[Key]) {
+        let entries = keys.iter().filter_map(|key| self.entries.get(key));
+        let owners: HashSet<u64> = entries.map(|entry| entry.owner).collect();
+        let given_back = self
+            .locks
+            .unlock_all(file, Side::Nfs4, |owner| owners.contains(&owner));
+        let counted = Counted {
+            before: given_back,
+            after: 0,
+        };
+        self.count_ranges(client, counted);
+        for key in keys {
+            let entry = self.entries.get(key).map(|entry| &entry.what);
+            if let Some(What::Locks { open }) = entry
+                && let Some(open) = self.open_of(*open)
+            {
+                open.locks.remove(key);
+            }
+            self.remove_entry(*key);
+        }
+        if given_back > 0 {
+            self.wake(file);
+        }
+        self.release_file(file);
+    }
+
+    /// Counts a change of what a client has locked.
+    fn count_ranges(&mut self, client: u32, counted: Counted) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.ranges = client.ranges + counted.after - counted.before;
             self.ranges = self.ranges + counted.after - counted.before;
-        }
-        let state = self.files.get(&file);
-        if state.is_some_and(|state| !state.waiters.is_empty()) {
-            self.wake(file);
         }
     }
 

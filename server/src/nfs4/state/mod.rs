@@ -30,9 +30,9 @@ use clients::{Client, Named};
 use copies::Copies;
 pub use copies::{Copied, CopyTurn, Copying};
 use delegations::Delegations;
-pub use delegations::{Answer, Delegated, DelegationCounts, Question};
+pub use delegations::{CbGetattrAnswer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
-use owners::Owner;
+use owners::KnownOwner;
 use sessions::Session;
 pub use stateids::client_named_by;
 
@@ -41,7 +41,7 @@ const COURTESY: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Bounds and durations.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct StateLimits {
     /// How long state lives without a sign of its client.
     pub lease: Nanos,
     /// Clients, confirmed or not.
@@ -50,6 +50,9 @@ pub struct Limits {
     pub sessions: usize,
     /// Stateids of a client, and as many ranges that it has locked.
     pub states: usize,
+    /// Ranges that a client has locked in one file. They are fewer than there may be for all, so that no client keeps the others
+    /// from locking there.
+    pub ranges: usize,
     /// Stateids of all clients, and as many ranges that they have locked.
     pub all_states: usize,
     /// Ranges that they have locked in one file, because each call walks along all locks of its file.
@@ -272,7 +275,7 @@ struct Grace {
 /// All of it.
 #[derive(Debug)]
 pub struct State {
-    limits: Limits,
+    limits: StateLimits,
     /// The upper half of client ids and the start of stateids.
     boot: u32,
     grace: Grace,
@@ -285,7 +288,7 @@ pub struct State {
     sessions: HashMap<SessionId, Session>,
     /// The sessions of each connection.
     connections: HashMap<u64, BTreeSet<SessionId>>,
-    owners: HashMap<u64, Owner>,
+    owners: HashMap<u64, KnownOwner>,
     /// Bytes of their names.
     name_bytes: usize,
     entries: HashMap<Key, Entry>,
@@ -322,7 +325,7 @@ pub struct State {
 impl State {
     /// Nothing yet. `boot` is greater with each start of the server. The clients of `reclaiming` may reclaim for as long as a
     /// lease from `now` on.
-    pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
+    pub fn new(limits: StateLimits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
         let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
             grace: Grace {

@@ -13,7 +13,6 @@ use super::stateids::{is_current, words};
 use super::waiters::Waiter;
 use super::{Io, Opened, Sender, State, Wanted};
 use crate::vfs::ObjectId;
-use crate::vfs::locks::Span;
 
 /// Which state: of which client, and which of its.
 pub(super) type Key = (u32, u32);
@@ -500,13 +499,14 @@ impl State {
         }
         let (owner, file) = (entry.owner, entry.file);
         open.deny = 0;
-        let locks = std::mem::take(&mut open.locks);
-        for lock in locks {
-            let locker = self.entries.get(&lock).map(|entry| entry.owner);
-            self.drop_locks(lock);
-            if let Some(locker) = locker {
-                self.release_owner(locker);
-            }
+        let locks = Vec::from_iter(std::mem::take(&mut open.locks));
+        let entries = locks.iter().filter_map(|lock| self.entries.get(lock));
+        let lockers = Vec::from_iter(entries.map(|entry| entry.owner));
+        if !locks.is_empty() {
+            self.drop_all_locks(key.0, file, &locks);
+        }
+        for locker in lockers {
+            self.release_owner(locker);
         }
         self.held.remove(&(owner, file));
         self.opens -= 1;
@@ -527,21 +527,17 @@ impl State {
         let Some(entry) = self.entries.get(&key) else {
             return;
         };
-        let (owner, file) = (entry.owner, entry.file);
-        if let What::Locks { open } = entry.what
-            && let Some(open) = self.open_of(open)
-        {
-            open.locks.remove(&key);
-        }
-        self.give_back(key.0, owner, file, Span::ALL);
-        self.remove_entry(key);
-        self.release_file(file);
+        self.drop_all_locks(key.0, entry.file, &[key]);
     }
 
-    fn release_file(&mut self, file: ObjectId) {
+    pub(super) fn release_file(&mut self, file: ObjectId) {
         let state = self.files.get(&file);
-        if state.is_some_and(|state| state.opens.is_empty()) {
-            self.files.remove(&file);
+        if state.is_some_and(|state| state.opens.is_empty())
+            && let Some(gone) = self.files.remove(&file)
+        {
+            for waiter in gone.waiters {
+                self.forget_wait(waiter.client, file);
+            }
         }
     }
 }

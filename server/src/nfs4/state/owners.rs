@@ -1,15 +1,16 @@
 //! Owners of opens and of locks, and the sequence numbers that minor version 0 counts their operations with (RFC 7530,
 //! section 9.1.3 to 9.1.9).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use odafs_common::wire::nfs4::{MAX_OPAQUE, StateId, StateOwner, Status};
 use odafs_fabric::clock::Nanos;
 
 use super::locks::holder;
-use super::opens::What;
+use super::opens::{Key, What};
 use super::{OwnerTurn, Sender, State, Turn};
+use crate::vfs::ObjectId;
 
 /// The names of owners have so many bytes at most, on the mean of as many owners as there may be.
 const NAME_BYTES: usize = 64;
@@ -23,7 +24,7 @@ pub(super) enum Role {
 
 /// An owner of opens or locks.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct KnownOwner {
     pub client: u32,
     pub role: Role,
     pub name: Vec<u8>,
@@ -234,7 +235,7 @@ impl State {
         known.name_bytes += bytes;
         self.name_bytes += bytes;
         known.owners.insert((role, name.to_vec()), number);
-        let owner = Owner {
+        let owner = KnownOwner {
             client,
             role,
             name: name.to_vec(),
@@ -321,6 +322,20 @@ impl State {
         self.wait_for_nothing(client);
         self.drop_delegations(client);
         self.drop_copies(client);
+        let mut locks: BTreeMap<ObjectId, Vec<Key>> = BTreeMap::new();
+        for owner in &owners {
+            let states = self.owners.get(owner).into_iter().flat_map(|o| &o.states);
+            for key in states.map(|state| (client, *state)) {
+                if let Some(entry) = self.entries.get(&key)
+                    && matches!(entry.what, What::Locks { .. })
+                {
+                    locks.entry(entry.file).or_default().push(key);
+                }
+            }
+        }
+        for (file, locks) in locks {
+            self.drop_all_locks(client, file, &locks);
+        }
         for owner in owners {
             self.remove_owner(owner);
         }

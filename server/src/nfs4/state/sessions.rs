@@ -13,7 +13,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::BackChannel;
 use super::clients::{Client, Kind};
-use super::{Limits, Principal, Sequenced, Slot, State, Way};
+use super::{Principal, Sequenced, Slot, State, StateLimits, Way};
 
 /// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
 const MESSAGE_BYTES_MIN: u32 = 128;
@@ -85,7 +85,7 @@ fn cached_bytes(fore: &ChannelAttributes, slots: u32) -> usize {
 }
 
 /// What a channel is granted of what is asked for.
-fn granted(asked: &ChannelAttributes, limits: &Limits) -> Result<ChannelAttributes, Status> {
+fn granted(asked: &ChannelAttributes, limits: &StateLimits) -> Result<ChannelAttributes, Status> {
     let shortest = asked.max_request.min(asked.max_response);
     if shortest < MESSAGE_BYTES_MIN || asked.max_operations == 0 || asked.max_requests == 0 {
         return Err(Status::TooSmall);
@@ -145,7 +145,7 @@ impl State {
         }
         // The silent keep their sessions only while nobody else wants what these take.
         let wanted = cached_bytes(&fore, fore.max_requests).saturating_mul(4);
-        let hold = |silent: &Client| !silent.legacy();
+        let hold = |_, silent: &Client| !silent.legacy();
         self.expel_silent(now, number, hold, |state| {
             state.cached_bytes.saturating_add(wanted) <= state.limits.all_cached_bytes
         });

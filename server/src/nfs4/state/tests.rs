@@ -31,12 +31,13 @@ const CHANNEL: ChannelAttributes = ChannelAttributes {
     rdma_reads: AtMostOne(None),
 };
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> StateLimits {
+    StateLimits {
         lease: LEASE,
         clients: 16,
         sessions: 4,
         states: 64,
+        ranges: 64,
         all_states: 256,
         file_ranges: 256,
         file_waiters: 12,

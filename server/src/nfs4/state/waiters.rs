@@ -11,7 +11,7 @@ use super::back::Callback;
 use super::locks::holder;
 use super::owners::Role;
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Side, Span};
+use crate::vfs::locks::{Held, Side, Span};
 
 /// The most locks for which a client waits here, together with what waits to be said to it.
 const WAITERS_MAX: usize = 256;
@@ -63,7 +63,8 @@ impl State {
                 write,
             });
             // Another protocol may have given it back meanwhile.
-            self.wake(file);
+            let last = state.waiters.len() - 1;
+            self.wake_from(last, file);
         }
     }
 
@@ -80,6 +81,10 @@ impl State {
 
     /// Of the locks for which clients wait, those of clients whose leases are over are given back.
     pub(super) fn expel_for_waiters(&mut self, now: Nanos) {
+        let mut silent = self.clients.iter();
+        if !silent.any(|(number, client)| client.ranges > 0 && self.is_over(*number, now)) {
+            return;
+        }
         let mut wanted = BTreeSet::new();
         for (number, client) in &self.clients {
             if !client.waits.is_empty() && !self.is_over(*number, now) {
@@ -94,10 +99,17 @@ impl State {
             let waiters = waiters
                 .iter()
                 .filter(|waiter| !self.is_over(waiter.client, now));
-            let owners = waiters.flat_map(|waiter| {
-                let (span, write) = (waiter.span, waiter.write);
-                self.locks.in_the_way(Side::Nfs4, file, span, write)
+            let waiters = Vec::from_iter(waiters.map(|waiter| (waiter.span, waiter.write)));
+            let silent = self.locks.held_by(file, |owner| {
+                let known = self.owners.get(&owner.number);
+                owner.side == Side::Nfs4 && known.is_some_and(|o| self.is_over(o.client, now))
             });
+            let blocks = |held: &&Held| {
+                waiters
+                    .iter()
+                    .any(|(span, write)| held.blocks(*span, *write))
+            };
+            let owners = silent.iter().filter(blocks).map(|held| held.owner.number);
             let owners = Vec::from_iter(owners);
             self.expel_owners(now, &owners);
         }
@@ -119,10 +131,15 @@ impl State {
 
     /// Locks of the file were given back: tells those who wait and have nothing in their way.
     pub(super) fn wake(&mut self, file: ObjectId) {
+        self.wake_from(0, file);
+    }
+
+    /// As [`wake`](Self::wake), of the waiters from this place on.
+    fn wake_from(&mut self, first: usize, file: ObjectId) {
         let Some(state) = self.files.get(&file) else {
             return;
         };
-        if state.waiters.is_empty() {
+        if state.waiters.len() <= first {
             return;
         }
         // First: of what is given back after a waiter was found denied there must be news.
@@ -130,14 +147,15 @@ impl State {
         let is_free = |waiter: &Waiter| {
             let owner = self.find_owner(waiter.client, Role::Lock, &waiter.owner);
             let owner = owner.map(holder);
-            let held = self.locks.conflict(file, waiter.span, waiter.write, owner);
-            held.is_none()
+            self.locks.is_free(file, waiter.span, waiter.write, owner)
         };
-        let mut free = Vec::from_iter(state.waiters.iter().map(is_free)).into_iter();
+        let mut free = Vec::from_iter(state.waiters[first..].iter().map(is_free)).into_iter();
         let Some(state) = self.files.get_mut(&file) else {
             return;
         };
-        let woken = state.waiters.extract_if(.., |_| free.next() == Some(true));
+        let woken = state
+            .waiters
+            .extract_if(first.., |_| free.next() == Some(true));
         let woken: Vec<Waiter> = woken.collect();
         for waiter in woken {
             self.forget_wait(waiter.client, file);
@@ -158,7 +176,7 @@ impl State {
         }
     }
 
-    fn forget_wait(&mut self, client: u32, file: ObjectId) {
+    pub(super) fn forget_wait(&mut self, client: u32, file: ObjectId) {
         if let Some(known) = self.clients.get_mut(&client)
             && let Some(at) = known.waits.iter().position(|wait| *wait == file)
         {

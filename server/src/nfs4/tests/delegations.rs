@@ -575,7 +575,7 @@ fn what_a_client_of_version_3_has_locked_is_not_delegated() {
     let file = room.world.file("file", b"data");
     let (client, _mailbox) = hearing(&room, b"client", 1);
     let locks = room.world.export.locks();
-    let theirs = vfs::locks::Owner {
+    let theirs = vfs::locks::LockOwner {
         side: vfs::locks::Side::Nlm,
         number: 1,
     };

@@ -83,6 +83,27 @@ fn a_read_brings_something_where_the_file_has_grown_before_it() {
 }
 
 #[test]
+fn a_read_for_which_the_reply_has_no_room_is_refused() {
+    const DATA: u32 = crate::nfs4::DATA_BYTES_MAX;
+    let room = Room::new();
+    room.file(b"file", &vec![7; DATA as usize]);
+    let client = Client::new(&room, b"client", 1);
+    let (_, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let read = || read(StateId::ANONYMOUS, DATA);
+    let file = Operation::PutFileHandle(FileHandle(&handle));
+    let reply = client.call(0, &[file, read(), read(), read()]);
+    let all = reply.all();
+    let [_, OperationResult::Read(Ok(first)), .., last] = &all[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(first.data.0.len(), DATA as usize);
+    assert!(
+        matches!(last, OperationResult::Read(Err(Status::Resource))),
+        "{last:?}"
+    );
+}
+
+#[test]
 fn a_share_for_reading_is_none_for_writing() {
     let room = Room::new();
     room.file(b"file", b"data");

@@ -46,9 +46,9 @@ impl Kept {
     }
 
     fn room_of(&self, lease: Nanos) -> (Room, Arc<File>) {
-        let config = ExportConfig {
+        let config = ExportsConfig {
             name: "/".to_owned(),
-            ..ExportConfig::default()
+            ..ExportsConfig::default()
         };
         let room = Room::lasting(config, self.records(), lease);
         let file = room.world.file("file", b"data");

@@ -180,6 +180,26 @@ fn read_plus_tells_holes_as_such() {
 }
 
 #[test]
+fn what_the_server_does_not_know_of_a_file_is_no_hole() {
+    let room = Room::new();
+    let mut data = vec![7; P];
+    let live = room.world.file("file", &data);
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    data.resize(2 * P, 0);
+    data.resize(3 * P, 1);
+    room.world.write_outside(&live, &data);
+    let from = P as u64;
+    let reply = client.on(&handle, Operation::ReadPlus(read(state, from, 100)));
+    let OperationResult::ReadPlus(Ok(ok)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    // Zeros that end the file are neither what it was nor what it is.
+    let (bytes, _) = put_together(&ok, from);
+    assert!(bytes.is_empty() || !ok.eof, "{bytes:?}");
+}
+
+#[test]
 fn a_file_of_many_holes_is_read_in_several_steps() {
     let room = Room::new();
     let mut data = vec![0; 100 * P];

@@ -6,10 +6,10 @@ use odafs_common::wire::rpc::Auth;
 use odafs_fabric::Peer;
 use odafs_nic::calls::Caller;
 
-use super::{Access, NOBODY, Squashing, Verdict};
+use super::{Access, AccessVerdict, NOBODY, Squashing};
 use crate::vfs::{Credential, Status};
 
-/// The rights of a caller by export, for one call. Exports go by their tags (`Export::tag_of`), and tag 0 is what lies
+/// The rights of a caller by export, for one call. Exports go by their tags (`Exports::tag_of`), and tag 0 is what lies
 /// above all of them. The default is for servers without a table: everything may be reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rights<'a> {
@@ -58,9 +58,9 @@ impl<'a> Rights<'a> {
             return Ok(());
         };
         match judged.access.verdict_on(judged.caller, tag) {
-            Verdict::Admitted(_) => Ok(()),
-            Verdict::WrongPort => Err(Status::Perm),
-            Verdict::Stranger => Err(Status::Stale),
+            AccessVerdict::Admitted(_) => Ok(()),
+            AccessVerdict::WrongPort => Err(Status::Perm),
+            AccessVerdict::Stranger => Err(Status::Stale),
         }
     }
 

@@ -246,10 +246,10 @@ fn an_export_is_for_those_whom_its_own_rule_admits() {
         );
         found
     };
-    let (stranger, port) = (Verdict::Stranger, Verdict::WrongPort);
+    let (stranger, port) = (AccessVerdict::Stranger, AccessVerdict::WrongPort);
     let (all, root) = (
-        Verdict::Admitted(Squash::All),
-        Verdict::Admitted(Squash::Root),
+        AccessVerdict::Admitted(Squash::All),
+        AccessVerdict::Admitted(Squash::Root),
     );
     assert_eq!(on("10.1.0.1:700"), [all, root, stranger, all, stranger]);
     assert_eq!(on("10.1.0.1:7000"), [all, port, stranger, all, stranger]);
@@ -308,7 +308,7 @@ fn in_a_server_without_a_table_a_call_has_one_credential() {
 fn verdicts_are_void_once_the_rules_are_replaced() {
     let access = by_export();
     let inside = caller(peer("10.1.0.1:700"));
-    let admitted = |tag| matches!(access.verdict_on(&inside, tag), Verdict::Admitted(_));
+    let admitted = |tag| matches!(access.verdict_on(&inside, tag), AccessVerdict::Admitted(_));
     assert!(admitted(0) && admitted(7) && admitted(900));
     let local = || Rule::new(Vec::new(), Squash::All);
     let mut rules = vec![local(), local()];

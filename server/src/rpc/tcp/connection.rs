@@ -389,7 +389,7 @@ impl<'a> Connection<'a> {
     fn defer(&mut self, job: Job, syncs: bool, mut reply: Vec<u8>) {
         reply.clear();
         self.in_flight += 1;
-        let answer = Answer {
+        let answer = ReplySender {
             reply: None,
             sender: self.sender.clone(),
         };
@@ -460,12 +460,12 @@ impl<'a> Connection<'a> {
 }
 
 /// Brings the reply of a call back to its connection. Something comes back even if the job panics or never runs.
-struct Answer {
+struct ReplySender {
     reply: Option<Vec<u8>>,
     sender: mpsc::UnboundedSender<Outgoing>,
 }
 
-impl Drop for Answer {
+impl Drop for ReplySender {
     fn drop(&mut self) {
         // The connection may be gone.
         let _ = self.sender.send(Outgoing::Finished(self.reply.take()));
@@ -473,7 +473,7 @@ impl Drop for Answer {
 }
 
 /// The job on the pool.
-fn run(job: Job, mut reply: Vec<u8>, mut answer: Answer) {
+fn run(job: Job, mut reply: Vec<u8>, mut answer: ReplySender) {
     let mut outcome = job(&mut reply);
     while let Outcome::Deferred(job) = outcome {
         reply.clear();

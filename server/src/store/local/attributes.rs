@@ -13,8 +13,8 @@ use super::identity::Judge;
 use super::{LocalStore, sys};
 use crate::store::permission::{attributes_permit, check_set};
 use crate::store::{
-    Attributes, Credential, FileType, Limits, ObjectId, Result, SetAttributes, SetTime, Space,
-    Status, access,
+    Attributes, Credential, FileSystemLimits, FileType, ObjectId, Result, SetAttributes, SetTime,
+    Space, Status, access,
 };
 
 /// Whether the object has no POSIX ACL. (With one, the group's bits of the mode show the ACL's mask.)
@@ -127,9 +127,9 @@ impl LocalStore {
         })
     }
 
-    pub(super) fn limits(&self) -> Result<Limits> {
+    pub(super) fn limits(&self) -> Result<FileSystemLimits> {
         let found = fstatvfs(&self.whole)?;
-        Ok(Limits {
+        Ok(FileSystemLimits {
             // No call tells it. The value of ext4 is the lowest of the common file systems.
             link_max: 65_000,
             name_max: found.f_namemax.min(255) as u32,

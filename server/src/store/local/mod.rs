@@ -51,8 +51,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
-    Space, Special, Store, Unlinked,
+    CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
 use crate::store::{Acl, AclKind, Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
@@ -497,7 +497,7 @@ impl Store for LocalStore {
         self.space()
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         self.reach(object)?;
         self.limits()
     }

@@ -142,7 +142,7 @@ fn callers() -> Vec<Credential> {
 
 /// The comparable part of a result.
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum Observed {
     Status(Status),
     Object(usize, Shown),
     Created(usize, Shown, bool),
@@ -210,23 +210,23 @@ impl<S: Store> Player<S> {
         }
     }
 
-    fn play(&mut self, who: &Credential, call: &Call) -> Answer {
+    fn play(&mut self, who: &Credential, call: &Call) -> Observed {
         self.attempt(who, call)
-            .unwrap_or_else(|refused| Answer::Status(refused.status))
+            .unwrap_or_else(|refused| Observed::Status(refused.status))
     }
 
-    fn seen(&mut self, (object, attributes): (ObjectId, Attributes)) -> Answer {
-        Answer::Object(self.number(object), show(&attributes))
+    fn seen(&mut self, (object, attributes): (ObjectId, Attributes)) -> Observed {
+        Observed::Object(self.number(object), show(&attributes))
     }
 
-    fn gone(&mut self, unlinked: Option<Unlinked>) -> Answer {
+    fn gone(&mut self, unlinked: Option<Unlinked>) -> Observed {
         match unlinked {
-            Some(unlinked) => Answer::Unlinked(self.number(unlinked.object), unlinked.last),
-            None => Answer::Nothing,
+            Some(unlinked) => Observed::Unlinked(self.number(unlinked.object), unlinked.last),
+            None => Observed::Nothing,
         }
     }
 
-    fn attempt(&mut self, who: &Credential, call: &Call) -> Result<Answer> {
+    fn attempt(&mut self, who: &Credential, call: &Call) -> Result<Observed> {
         let store = &self.store;
         let named = |name: &u8| [b'a' + name];
         let new = |mode: &u32| SetAttributes {
@@ -247,7 +247,7 @@ impl<S: Store> Player<S> {
                     CreateHow::Unchecked(&new)
                 };
                 let made = store.create(who, self.object(*directory), &named(name), how)?;
-                Answer::Created(
+                Observed::Created(
                     self.number(made.object),
                     show(&made.attributes),
                     made.existed,
@@ -261,7 +261,7 @@ impl<S: Store> Player<S> {
                 let new = SetAttributes::default();
                 let how = CreateHow::Exclusive([*verifier; 8], &new);
                 let made = store.create(who, self.object(*directory), &named(name), how)?;
-                Answer::Created(
+                Observed::Created(
                     self.number(made.object),
                     show(&made.attributes),
                     made.existed,
@@ -295,7 +295,7 @@ impl<S: Store> Player<S> {
                 name,
             } => {
                 let (object, directory) = (self.object(*object), self.object(*directory));
-                Answer::Shown(show(&store.link(who, object, directory, &named(name))?))
+                Observed::Shown(show(&store.link(who, object, directory, &named(name))?))
             }
             Call::Rename { from, to } => {
                 let (source, target) = (self.object(from.0), self.object(to.0));
@@ -322,18 +322,18 @@ impl<S: Store> Player<S> {
             } => {
                 let data = vec![*length; usize::from(*length)];
                 let object = self.object(*object);
-                Answer::Count(store.write_at(who, object, u64::from(*offset), &data)?)
+                Observed::Count(store.write_at(who, object, u64::from(*offset), &data)?)
             }
             Call::Read { object } => {
                 let mut data = vec![0; 1 << 17];
                 let count = store.read_at(self.object(*object), 0, &mut data)?;
                 data.truncate(count);
-                Answer::Bytes(data)
+                Observed::Bytes(data)
             }
             Call::Copy { from, to, count } => {
                 let place = |of: &(usize, u16)| (self.object(of.0), u64::from(of.1));
                 let copied = store.copy(who, place(from), place(to), u64::from(*count))?;
-                Answer::Count(copied as usize)
+                Observed::Count(copied as usize)
             }
             Call::Set {
                 object,
@@ -351,10 +351,10 @@ impl<S: Store> Player<S> {
                     size: size.map(u64::from),
                     ..SetAttributes::default()
                 };
-                Answer::Shown(show(&store.setattr(who, object, &new)?))
+                Observed::Shown(show(&store.setattr(who, object, &new)?))
             }
             Call::Access { object } => {
-                Answer::Mask(store.access(who, self.object(*object), 0x3f)?)
+                Observed::Mask(store.access(who, self.object(*object), 0x3f)?)
             }
             Call::List { directory } => {
                 let range = ReaddirRange {
@@ -371,10 +371,10 @@ impl<S: Store> Player<S> {
                         object.map_or(usize::MAX, |object| self.number(object)),
                     )
                 });
-                Answer::Names(names.collect())
+                Observed::Names(names.collect())
             }
             Call::Attributes { object } => {
-                Answer::Shown(show(&store.getattr(self.object(*object))?))
+                Observed::Shown(show(&store.getattr(self.object(*object))?))
             }
         })
     }
@@ -388,9 +388,9 @@ fn compare(real: Served, calls: &[(u8, Call)]) -> std::result::Result<(), TestCa
         let who = &callers[usize::from(*who) % callers.len()];
         let (found, expected) = (real.play(who, call), model.play(who, call));
         // The times contain the verifier, which accesses by others may have overwritten.
-        let overwritten = matches!(expected, Answer::Created(_, _, true))
+        let overwritten = matches!(expected, Observed::Created(_, _, true))
             && matches!(call, Call::Exclusive { .. })
-            && found == Answer::Status(Status::Exist);
+            && found == Observed::Status(Status::Exist);
         if overwritten {
             continue;
         }

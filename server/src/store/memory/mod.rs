@@ -18,7 +18,7 @@ use odafs_fabric::sync::{Condvar, Mutex, MutexGuard};
 use super::names::{NAME_MAX, Name, check_target};
 use super::permission::{attributes_permit, check_list, check_search};
 use super::{
-    CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
+    CreateHow, Created, Credential, DirEntry, FileSystemLimits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::{Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status};
@@ -492,10 +492,10 @@ impl Store for MemoryStore {
         })
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         let tree = self.tree.lock();
         tree.node(object)?;
-        Ok(Limits {
+        Ok(FileSystemLimits {
             link_max: u32::MAX,
             name_max: NAME_MAX as u32,
             size_max: node::SIZE_MAX,

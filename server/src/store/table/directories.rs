@@ -3,10 +3,10 @@
 use super::names::{self, Child, Tree};
 use super::{Entry, Found, StoreTable, mounted_on};
 use crate::store::names::{NAME_MAX, Name};
-use crate::store::{DirEntry, Limits, Listing, ReaddirRange, Result, Space, Status};
+use crate::store::{DirEntry, FileSystemLimits, Listing, ReaddirRange, Result, Space, Status};
 
 /// The limits of a table's own directories.
-pub(super) const OWN_LIMITS: Limits = Limits {
+pub(super) const OWN_LIMITS: FileSystemLimits = FileSystemLimits {
     link_max: 1,
     name_max: NAME_MAX as u32,
     size_max: i64::MAX as u64,

@@ -26,8 +26,8 @@ use odafs_fabric::sync::Arc;
 
 use super::permission::attributes_permit;
 use super::{
-    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
-    Space, Special, Store, Unlinked, XattrHow,
+    CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked, XattrHow,
 };
 use crate::store::{
     Acl, AclKind, Attributes, Extent, SetAttributes, Status, Time, access, by_hand,
@@ -49,7 +49,7 @@ pub struct StoreTable {
 }
 
 /// Where an object belongs.
-enum Place<'a> {
+enum Located<'a> {
     /// It is a directory of the table, with this number.
     Table(usize),
     /// It is an object of this store, as the store knows it.
@@ -81,22 +81,22 @@ impl StoreTable {
     }
 
     /// Where an object belongs. STALE if it belongs nowhere.
-    fn place(&self, object: ObjectId) -> Result<Place<'_>> {
+    fn place(&self, object: ObjectId) -> Result<Located<'_>> {
         let tag = tag_of(object);
         if tag == 0 {
             let found = self.tree.find(object).ok_or(Status::Stale)?;
-            return Ok(Place::Table(found));
+            return Ok(Located::Table(found));
         }
         let entry = self.entries.iter().find(|entry| entry.tag == tag);
         let entry = entry.ok_or(Status::Stale)?;
-        Ok(Place::Stored(entry, inner(object)))
+        Ok(Located::Stored(entry, inner(object)))
     }
 
     /// The store of an object. Fails with `otherwise` for directories of the table.
     fn stored(&self, object: ObjectId, otherwise: Status) -> Result<(&Entry, ObjectId)> {
         match self.place(object)? {
-            Place::Table(_) => Err(otherwise.into()),
-            Place::Stored(entry, object) => Ok((entry, object)),
+            Located::Table(_) => Err(otherwise.into()),
+            Located::Stored(entry, object) => Ok((entry, object)),
         }
     }
 
@@ -118,41 +118,41 @@ impl Store for StoreTable {
 
     fn getattr(&self, object: ObjectId) -> Result<Attributes> {
         match self.place(object)? {
-            Place::Table(number) => Ok(self.tree.attributes(number)),
-            Place::Stored(entry, object) => Ok(entry.shown(entry.store.getattr(object)?)),
+            Located::Table(number) => Ok(self.tree.attributes(number)),
+            Located::Stored(entry, object) => Ok(entry.shown(entry.store.getattr(object)?)),
         }
     }
 
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
         match self.place(object)? {
-            Place::Table(number) => {
+            Located::Table(number) => {
                 let changes = access::MODIFY | access::EXTEND | access::DELETE;
                 let attributes = self.tree.attributes(number);
                 Ok(attributes_permit(&attributes, who, mask & !changes))
             }
-            Place::Stored(entry, object) => entry.store.access(who, object, mask),
+            Located::Stored(entry, object) => entry.store.access(who, object, mask),
         }
     }
 
     fn is_at_hand(&self, object: ObjectId) -> bool {
         match self.place(object) {
-            Ok(Place::Table(_)) => true,
-            Ok(Place::Stored(entry, object)) => entry.store.is_at_hand(object),
+            Ok(Located::Table(_)) => true,
+            Ok(Located::Stored(entry, object)) => entry.store.is_at_hand(object),
             Err(_) => false,
         }
     }
 
     fn mode_decides(&self, object: ObjectId) -> Result<bool> {
         match self.place(object)? {
-            Place::Table(_) => Ok(true),
-            Place::Stored(entry, object) => entry.store.mode_decides(object),
+            Located::Table(_) => Ok(true),
+            Located::Stored(entry, object) => entry.store.mode_decides(object),
         }
     }
 
     fn lookup(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Found> {
         match self.place(directory)? {
-            Place::Table(number) => self.child(self.find_in_table(number, name)?),
-            Place::Stored(entry, directory) => {
+            Located::Table(number) => self.child(self.find_in_table(number, name)?),
+            Located::Stored(entry, directory) => {
                 if name == b".." && directory == entry.store.root() {
                     return Ok(self.above(entry));
                 }
@@ -169,7 +169,7 @@ impl Store for StoreTable {
     ) -> Option<Result<Found>> {
         match self.place(directory) {
             Err(error) => Some(Err(error)),
-            Ok(Place::Table(number)) => match self.find_in_table(number, name) {
+            Ok(Located::Table(number)) => match self.find_in_table(number, name) {
                 Ok(Child::Entry(at)) => {
                     let store = &self.entries[at].store;
                     let at_hand = store.is_at_hand(store.root());
@@ -177,7 +177,7 @@ impl Store for StoreTable {
                 }
                 found => Some(found.and_then(|child| self.child(child))),
             },
-            Ok(Place::Stored(entry, directory)) => {
+            Ok(Located::Stored(entry, directory)) => {
                 if name == b".." && directory == entry.store.root() {
                     return Some(Ok(self.above(entry)));
                 }
@@ -215,15 +215,15 @@ impl Store for StoreTable {
 
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
         match self.place(object)? {
-            Place::Table(_) => Ok(()),
-            Place::Stored(entry, object) => entry.store.sync(object, data_only),
+            Located::Table(_) => Ok(()),
+            Located::Stored(entry, object) => entry.store.sync(object, data_only),
         }
     }
 
     fn wants_sync(&self, object: ObjectId) -> bool {
         match self.place(object) {
-            Ok(Place::Stored(entry, object)) => entry.store.wants_sync(object),
-            Ok(Place::Table(_)) | Err(_) => false,
+            Ok(Located::Stored(entry, object)) => entry.store.wants_sync(object),
+            Ok(Located::Table(_)) | Err(_) => false,
         }
     }
 
@@ -365,8 +365,8 @@ impl Store for StoreTable {
     fn clone_block_bytes(&self, object: ObjectId) -> Option<u32> {
         let of_root = |entry: &Entry| entry.store.clone_block_bytes(entry.store.root());
         match self.place(object).ok()? {
-            Place::Table(_) => self.entries.iter().filter_map(of_root).max(),
-            Place::Stored(entry, object) => entry.store.clone_block_bytes(object),
+            Located::Table(_) => self.entries.iter().filter_map(of_root).max(),
+            Located::Stored(entry, object) => entry.store.clone_block_bytes(object),
         }
     }
 
@@ -388,7 +388,7 @@ impl Store for StoreTable {
 
     fn xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
         match self.place(object)? {
-            Place::Stored(entry, object) if entry.store.has_xattrs() => {
+            Located::Stored(entry, object) if entry.store.has_xattrs() => {
                 entry.store.xattr(who, object, name)
             }
             _ => Err(Status::NoEnt.into()),
@@ -397,7 +397,7 @@ impl Store for StoreTable {
 
     fn xattrs(&self, who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
         match self.place(object)? {
-            Place::Stored(entry, object) if entry.store.has_xattrs() => {
+            Located::Stored(entry, object) if entry.store.has_xattrs() => {
                 entry.store.xattrs(who, object)
             }
             _ => Ok(Vec::new()),
@@ -428,7 +428,9 @@ impl Store for StoreTable {
 
     fn acl(&self, object: ObjectId, kind: AclKind) -> Result<Option<Acl>> {
         match self.place(object)? {
-            Place::Stored(entry, object) if entry.store.has_acls() => entry.store.acl(object, kind),
+            Located::Stored(entry, object) if entry.store.has_acls() => {
+                entry.store.acl(object, kind)
+            }
             _ => Ok(None),
         }
     }
@@ -451,8 +453,8 @@ impl Store for StoreTable {
         range: ReaddirRange,
     ) -> Result<Listing> {
         let (entry, directory) = match self.place(directory)? {
-            Place::Table(number) => return self.list_table(number, range, &|_| true),
-            Place::Stored(entry, directory) => (entry, directory),
+            Located::Table(number) => return self.list_table(number, range, &|_| true),
+            Located::Stored(entry, directory) => (entry, directory),
         };
         let mut listing = entry.store.readdir(who, directory, range)?;
         let is_root = directory == entry.store.root();
@@ -476,15 +478,15 @@ impl Store for StoreTable {
         shown: &dyn Fn(u16) -> bool,
     ) -> Result<Listing> {
         match self.place(directory)? {
-            Place::Table(number) => self.list_table(number, range, shown),
-            Place::Stored(..) => self.readdir(who, directory, range),
+            Located::Table(number) => self.list_table(number, range, shown),
+            Located::Stored(..) => self.readdir(who, directory, range),
         }
     }
 
     fn is_shown(&self, object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool {
         match self.place(object) {
-            Ok(Place::Table(number)) => self.shows(Child::Directory(number), shown),
-            Ok(Place::Stored(entry, _)) => shown(entry.tag),
+            Ok(Located::Table(number)) => self.shows(Child::Directory(number), shown),
+            Ok(Located::Stored(entry, _)) => shown(entry.tag),
             Err(_) => false,
         }
     }
@@ -498,15 +500,15 @@ impl Store for StoreTable {
 
     fn statfs(&self, object: ObjectId) -> Result<Space> {
         match self.place(object)? {
-            Place::Table(_) => Ok(self.own_space()),
-            Place::Stored(entry, object) => entry.store.statfs(object),
+            Located::Table(_) => Ok(self.own_space()),
+            Located::Stored(entry, object) => entry.store.statfs(object),
         }
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         match self.place(object)? {
-            Place::Table(_) => Ok(OWN_LIMITS),
-            Place::Stored(entry, object) => entry.store.pathconf(object),
+            Located::Table(_) => Ok(OWN_LIMITS),
+            Located::Stored(entry, object) => entry.store.pathconf(object),
         }
     }
 
@@ -516,7 +518,7 @@ impl Store for StoreTable {
 
     fn mounted_on(&self, object: ObjectId) -> Option<u64> {
         match self.place(object) {
-            Ok(Place::Stored(entry, object)) if object == entry.store.root() => {
+            Ok(Located::Stored(entry, object)) if object == entry.store.root() => {
                 Some(mounted_on(entry.tag))
             }
             _ => None,
@@ -525,22 +527,22 @@ impl Store for StoreTable {
 
     fn find(&self, object: ObjectId) -> Result<()> {
         match self.place(object)? {
-            Place::Table(_) => Ok(()),
-            Place::Stored(entry, object) => entry.store.find(object),
+            Located::Table(_) => Ok(()),
+            Located::Stored(entry, object) => entry.store.find(object),
         }
     }
 
     /// The table itself never changes.
     fn watch(&self, object: ObjectId) -> bool {
         match self.place(object) {
-            Ok(Place::Table(_)) => true,
-            Ok(Place::Stored(entry, object)) => entry.store.watch(object),
+            Ok(Located::Table(_)) => true,
+            Ok(Located::Stored(entry, object)) => entry.store.watch(object),
             Err(_) => false,
         }
     }
 
     fn unwatch(&self, object: ObjectId) {
-        if let Ok(Place::Stored(entry, object)) = self.place(object) {
+        if let Ok(Located::Stored(entry, object)) = self.place(object) {
             entry.store.unwatch(object);
         }
     }

@@ -327,7 +327,7 @@ forward! {
     remove(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked>;
     rmdir(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>;
     statfs(object: ObjectId) -> Result<Space>;
-    pathconf(object: ObjectId) -> Result<Limits>;
+    pathconf(object: ObjectId) -> Result<FileSystemLimits>;
     number() -> u64;
     find(object: ObjectId) -> Result<()>;
     watch(object: ObjectId) -> bool;

@@ -23,8 +23,8 @@ use super::names::{NAME_MAX, Name};
 use super::permission::{attributes_permit, check_list, check_search};
 use super::table::GENERATION_MAX;
 use super::{
-    Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result, Space,
-    Store,
+    Credential, DirEntry, FileSystemLimits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
+    Space, Store,
 };
 use crate::store::{Attributes, Device, FileType, Status, access};
 use header::{BLOCK, Header};
@@ -375,9 +375,9 @@ impl Store for TarStore {
         })
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         self.node(object)?;
-        Ok(Limits {
+        Ok(FileSystemLimits {
             link_max: u32::MAX,
             name_max: NAME_MAX as u32,
             size_max: i64::MAX as u64,

@@ -1,7 +1,7 @@
 //! Ranges of bytes that owners have locked in one file, as POSIX has them: an owner's locks never overlap, a later one
 //! replaces what it covers, and neighbours of one kind are one range.
 
-use super::{Counted, Owner, Side};
+use super::{Counted, LockOwner, Side};
 
 /// Bytes from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,14 @@ pub struct Held {
     /// Whether nobody else may hold any of it (a write lock).
     pub write: bool,
     /// The owner.
-    pub owner: Owner,
+    pub owner: LockOwner,
+}
+
+impl Held {
+    /// Whether another owner can not lock the span meanwhile.
+    pub fn blocks(&self, span: Span, write: bool) -> bool {
+        self.span.overlaps(span) && (self.write || write)
+    }
 }
 
 /// The locks of a file.
@@ -64,12 +71,12 @@ impl Ranges {
     }
 
     /// How many ranges an owner has locked.
-    pub fn count(&self, owner: Owner) -> usize {
+    pub fn count(&self, owner: LockOwner) -> usize {
         self.0.iter().filter(|held| held.owner == owner).count()
     }
 
     /// Changes the ranges of an owner, and counts them before and after.
-    pub fn counting(&mut self, owner: Owner, act: impl FnOnce(&mut Self)) -> Counted {
+    pub fn counting(&mut self, owner: LockOwner, act: impl FnOnce(&mut Self)) -> Counted {
         let before = self.count(owner);
         act(self);
         let after = self.count(owner);
@@ -83,7 +90,7 @@ impl Ranges {
     }
 
     /// What an owner has locked of a span.
-    pub fn within(&self, span: Span, owner: Owner) -> Self {
+    pub fn within(&self, span: Span, owner: LockOwner) -> Self {
         let own = self.0.iter().filter(|held| held.owner == owner);
         let within = own.filter_map(|held| {
             Some(Held {
@@ -107,18 +114,35 @@ impl Ranges {
     }
 
     /// A lock in the way of `owner`, the first in the file.
-    pub fn conflict(&self, span: Span, write: bool, owner: Option<Owner>) -> Option<Held> {
-        let in_the_way = self.0.iter().filter(|held| {
-            Some(held.owner) != owner && held.span.overlaps(span) && (held.write || write)
-        });
+    pub fn conflict(&self, span: Span, write: bool, owner: Option<LockOwner>) -> Option<Held> {
+        let held = self.0.iter();
+        let in_the_way = held.filter(|held| Some(held.owner) != owner && held.blocks(span, write));
         in_the_way.min_by_key(|held| held.span.first).copied()
+    }
+
+    /// Whether nothing is in the way of `owner`.
+    pub fn is_free(&self, span: Span, write: bool, owner: Option<LockOwner>) -> bool {
+        let mut held = self.0.iter();
+        !held.any(|held| Some(held.owner) != owner && held.blocks(span, write))
+    }
+
+    /// What these owners have locked.
+    pub fn held_by(&self, whose: impl Fn(LockOwner) -> bool) -> Vec<Held> {
+        let held = self.0.iter().filter(|held| whose(held.owner));
+        held.copied().collect()
+    }
+
+    /// Gives back all that these owners have locked, and counts it.
+    pub fn unlock_all(&mut self, whose: impl Fn(LockOwner) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|held| !whose(held.owner));
+        before - self.0.len()
     }
 
     /// The owners of a side that have a lock in the way of this one, each once.
     pub fn in_the_way(&self, side: Side, span: Span, write: bool) -> Vec<u64> {
-        let held = self.0.iter().filter(|held| {
-            held.owner.side == side && held.span.overlaps(span) && (held.write || write)
-        });
+        let held = self.0.iter();
+        let held = held.filter(|held| held.owner.side == side && held.blocks(span, write));
         let mut owners = Vec::from_iter(held.map(|held| held.owner.number));
         owners.sort_unstable();
         owners.dedup();
@@ -126,14 +150,14 @@ impl Ranges {
     }
 
     /// Whether an owner's lock would be cut in two without this span.
-    pub fn would_split(&self, span: Span, owner: Owner) -> bool {
+    pub fn would_split(&self, span: Span, owner: LockOwner) -> bool {
         self.0.iter().any(|held| {
             held.owner == owner && held.span.first < span.first && held.span.last > span.last
         })
     }
 
     /// Locks a span for an owner, which replaces what it had locked there.
-    pub fn lock(&mut self, span: Span, write: bool, owner: Owner) {
+    pub fn lock(&mut self, span: Span, write: bool, owner: LockOwner) {
         self.unlock(span, owner);
         let mut whole = span;
         self.0.retain(|held| {
@@ -152,7 +176,7 @@ impl Ranges {
     }
 
     /// Gives a span back.
-    pub fn unlock(&mut self, span: Span, owner: Owner) {
+    pub fn unlock(&mut self, span: Span, owner: LockOwner) {
         let mut rests = Vec::new();
         self.0.retain(|held| {
             let goes = held.owner == owner && held.span.overlaps(span);

@@ -8,7 +8,7 @@ use crate::vfs::file::PageLock;
 use crate::vfs::metrics::Reason;
 
 /// The bytes of a write for a page.
-struct Piece {
+struct PagePart {
     /// Their first byte within the page.
     within: u32,
     /// Their place in the data.
@@ -157,13 +157,13 @@ impl<'a> Put<'a> {
     }
 
     /// The part of the data that falls into a page.
-    fn piece(&self, lock: &PageLock<'_>) -> Piece {
+    fn piece(&self, lock: &PageLock<'_>) -> PagePart {
         let page = self.export.page();
         let start = page.start(lock.page());
         let from = (start.saturating_sub(self.offset) as usize).min(self.data.len());
         let within = page.within(self.offset.max(start));
         let length = (page.bytes() - within).min(self.data.len() - from);
-        Piece {
+        PagePart {
             within: within as u32,
             from,
             length: length as u32,

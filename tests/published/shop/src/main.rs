@@ -9,8 +9,9 @@ use odafs::Client;
 use odafs_server::config::ServerConfig;
 use odafs_server::server::Server;
 use odafs_server::store::{
-    Attributes, Credential, Device, DirEntry, FileType, Limits, Listing, ObjectId, OutsideEvent,
-    ReaddirRange, Result, Space, Status, Store, Time, access, attributes_permit, suite,
+    Attributes, Credential, Device, DirEntry, FileSystemLimits, FileType, Listing, ObjectId,
+    OutsideEvent, ReaddirRange, Result, Space, Status, Store, Time, access, attributes_permit,
+    suite,
 };
 
 /// What an object holds.
@@ -209,9 +210,9 @@ impl Store for Shop {
         })
     }
 
-    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+    fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         self.find(object)?;
-        Ok(Limits {
+        Ok(FileSystemLimits {
             link_max: 2,
             name_max: 255,
             size_max: i64::MAX as u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use odafs::fs::{Cookie, Create, FileSystem, Handle};
+use odafs::fs::{Cookie, Create, FileHandle, FileSystem};
 use odafs::{Changes, Client, FileKind};
 use odafs_server::config::ServerConfig;
 use odafs_server::server::Server;
@@ -13,7 +13,7 @@ use odafs_server::server::Server;
 /// Every file below `directory`: its path from there, and its bytes.
 fn walk(
     fs: &FileSystem,
-    directory: &Handle,
+    directory: &FileHandle,
     path: &Path,
     found: &mut BTreeMap<PathBuf, Vec<u8>>,
 ) -> Result<(), Box<dyn Error>> {

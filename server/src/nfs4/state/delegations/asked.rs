@@ -23,7 +23,7 @@ pub struct Question {
 
 /// What has become of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CbGetattrAnswer {
     /// The client may still answer.
     Awaited,
     /// The change attribute and the size as the client has them, in bytes.
@@ -35,17 +35,17 @@ pub enum Answer {
 impl Delegations {
     /// Whether somebody waits for the answer.
     pub fn is_awaited(&self, question: u64) -> bool {
-        self.answers.get(&question) == Some(&Answer::Awaited)
+        self.answers.get(&question) == Some(&CbGetattrAnswer::Awaited)
     }
 
     /// What became of the call that asked.
     pub fn hear(&mut self, question: u64, called: Called) {
         if let Some(answer) = self.answers.get_mut(&question) {
             *answer = match called {
-                Called::Told(change, size) => Answer::Told(change, size),
+                Called::Told(change, size) => CbGetattrAnswer::Told(change, size),
                 // The call goes out again.
-                Called::Lost | Called::Later => Answer::Awaited,
-                _ => Answer::Refused,
+                Called::Lost | Called::Later => CbGetattrAnswer::Awaited,
+                _ => CbGetattrAnswer::Refused,
             };
         }
     }
@@ -74,7 +74,9 @@ impl State {
             return None;
         }
         let number = self.serial();
-        self.delegations.answers.insert(number, Answer::Awaited);
+        self.delegations
+            .answers
+            .insert(number, CbGetattrAnswer::Awaited);
         let ask = Callback::GetAttributes {
             question: number,
             file,
@@ -89,9 +91,9 @@ impl State {
     }
 
     /// What has become of a question.
-    pub fn answer(&self, question: &Question) -> Answer {
+    pub fn answer(&self, question: &Question) -> CbGetattrAnswer {
         let answers = &self.delegations.answers;
-        (answers.get(&question.number)).map_or(Answer::Refused, |answer| *answer)
+        (answers.get(&question.number)).map_or(CbGetattrAnswer::Refused, |answer| *answer)
     }
 
     /// Nobody waits for the answer any more.

@@ -37,7 +37,7 @@ fn lock(
 #[test]
 fn the_ranges_of_a_file_are_bounded_for_all_together() {
     let most = 128;
-    let limits = Limits {
+    let limits = StateLimits {
         file_ranges: most,
         ..limits()
     };
@@ -57,10 +57,62 @@ fn the_ranges_of_a_file_are_bounded_for_all_together() {
     }
     assert!(locked < most && locked + 2 >= most, "{locked}");
     assert!(locked + 2 <= limits.all_states);
-    // The silent make room.
+    // The one that was silent for longest makes room, and no other.
     let (id, _) = client(state, at(200), b"late");
     let opened = open(state, at(200), id, b"o", (3, 0)).unwrap();
+    let before = state.ranges;
     lock(state, (id, opened), b"l", LockType::Write, 200, 9999).unwrap();
+    assert!(state.ranges < before && state.ranges > limits.ranges / 2);
+}
+
+/// Many owners have locked a file, and many wait for it.
+#[test]
+fn a_close_goes_through_the_locks_of_a_file_once() {
+    let owners = 40u32;
+    let close = |waits: u32| {
+        let state = &mut machine();
+        let (id, _) = client(state, at(0), b"holds");
+        let (other, _) = delegations::hearing(state, b"waits", 1);
+        let held = open(state, at(0), id, b"o", (3, 0)).unwrap();
+        let theirs = open(state, at(0), other, b"o", (3, 0)).unwrap();
+        for name in 0..owners {
+            let name = name.to_be_bytes();
+            lock(state, (id, held), &name, LockType::Read, 1, 0).unwrap();
+        }
+        for name in 0..waits {
+            let name = name.to_be_bytes();
+            lock(state, (other, theirs), &name, LockType::WriteWait, 1, 0).unwrap_err();
+        }
+        assert_eq!(state.files[&FILE].waiters.len(), waits as usize);
+        let walks = |state: &State| state.locks.walks.load(std::sync::atomic::Ordering::Relaxed);
+        let before = walks(state);
+        // No lock of a client that was heard of a while ago is looked for.
+        state.tick(at(2));
+        assert_eq!(walks(state), before);
+        state.close(at(2), Sender::Client(id), &held, FILE).unwrap();
+        assert!(state.files[&FILE].waiters.is_empty());
+        walks(state) - before
+    };
+    assert_eq!(close(0), 1);
+    assert_eq!(close(7), 8);
+}
+
+#[test]
+fn opens_without_locks_end_without_a_look_at_those_of_others() {
+    let state = &mut machine();
+    let (other, _) = client(state, at(0), b"other");
+    let theirs = open(state, at(0), other, b"o", (3, 0)).unwrap();
+    lock(state, (other, theirs), b"l", LockType::Read, 1, 0).unwrap();
+    let (id, _) = client(state, at(0), b"opens");
+    for name in 0..40u32 {
+        open(state, at(0), id, &name.to_be_bytes(), (1, 0)).unwrap();
+    }
+    let walks = |state: &State| state.locks.walks.load(std::sync::atomic::Ordering::Relaxed);
+    let before = walks(state);
+    // Both have gone: one had a lock.
+    state.tick(at(48 * 3600));
+    assert_empty(state);
+    assert_eq!(walks(state), before + 1);
 }
 
 /// What waits to be told is a hint, and takes memory.

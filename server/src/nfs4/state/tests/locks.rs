@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-use crate::vfs::locks::{Owner, Side, Span};
+use crate::vfs::locks::{LockOwner, Side, Span};
 
 const BYTES: u64 = 24;
 
@@ -288,7 +288,7 @@ fn who_waits_for_a_client_whose_lease_is_over_is_told() {
 
 #[test]
 fn what_another_protocol_gives_back_just_after_a_denial_is_heard_of() {
-    const THREE: Owner = Owner {
+    const THREE: LockOwner = LockOwner {
         side: Side::Nlm,
         number: 1,
     };

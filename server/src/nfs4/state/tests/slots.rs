@@ -191,7 +191,7 @@ fn a_connection_is_bound_to_what_the_reply_says() {
 
 #[test]
 fn slots_are_asked_for_when_there_is_little_left_for_replies() {
-    let limits = Limits {
+    let limits = StateLimits {
         slots: 64,
         ..limits()
     };

@@ -135,7 +135,7 @@ forward! {
     rmdir(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>;
     readdir(who: &Credential, directory: ObjectId, range: ReaddirRange) -> Result<Listing>;
     statfs(object: ObjectId) -> Result<Space>;
-    pathconf(object: ObjectId) -> Result<Limits>;
+    pathconf(object: ObjectId) -> Result<FileSystemLimits>;
     number() -> u64;
     find(object: ObjectId) -> Result<()>;
     watch(object: ObjectId) -> bool;

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Two stock Linux NFS clients (two unmodified Debian kernels in User Mode Linux) share a server by the version that Linux
+# takes when nobody names one, 4.2: locks, delegations, databases and repositories of both; a network that is cut; a server
+# that is killed. Needs root for a private network namespace. Two minutes.
+#
+#   tests/linux/two-clients.sh [OUT]      OUT keeps the logs, a temporary directory by default
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../binary.sh"
+. "$here/../packages.sh"
+. "$here/uml.sh"
+. "$here/walk.sh"
+LEASE=10
+
+if [ -z "${CLIENTS_INSIDE:-}" ]; then
+    [ "$(id -u)" = 0 ] || fail "this makes a network namespace: run it as root"
+    need python3=python3 sqlite3=sqlite3 git=git ip=iproute2 unshare=util-linux
+    # What mount.nfs is linked with.
+    need_installed libgssapi-krb5-2 libmount1
+    uml_fetch
+    odafs_binary
+    scratch=
+    if [ $# = 0 ]; then scratch=$(mktemp -d); set -- "$scratch"; fi
+    mkdir -p "$1"
+    CLIENTS_INSIDE=1 unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$1" & inside=$!
+    # All that runs there ends with it.
+    trap 'kill -KILL $inside 2>/dev/null || true; [ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+    wait $inside
+    exit
+fi
+
+out=$(cd "$1" && pwd)
+rm -rf "$out"/{tree,state,shared,one,two}
+mkdir -p "$out"/{tree,shared,one,two}
+
+# A guest, its network and its directory. $OUT is its own; both find $SHARED.
+guest() {
+    local name=$1 net=$2 script=$out/$1/guest.sh
+    UML_TAP=tap-$name UML_HOST=$net.1 UML_GUEST=$net.2
+    uml_network
+    { echo "ME=$name LEASE=$LEASE CLIENT=$UML_GUEST SHARED=$out/shared UML_CACHE=$UML_CACHE"; cat "$here/two-clients.guest.sh"; } >"$script"
+    # Who fails does not leave the other waiting.
+    ( (UML_TIMEOUT=400 uml_boot "$out/$name" "$script") || { touch "$out/shared/over"; exit 1; } ) &
+}
+
+walk_start "$out" "$ODAFS" serve "$out/tree" --state "$out/state" --nfs 0.0.0.0:2049 --allow 10.77.0.0/16 \
+    --squash none --cache 64MiB --lease "${LEASE}s"
+guest one 10.77.1; one=$!
+guest two 10.77.2; two=$!
+
+# A guest whose network is cut may not get further than to say that it failed.
+failed() { [ -e "$out/shared/over" ] || grep -qs '^FAILED' "$out"/{one,two}/guest.log; }
+# The server is killed when the guests ask for it.
+while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null && ! failed; do
+    if [ -e "$out/shared/kill" ]; then
+        rm "$out/shared/kill"
+        walk_stop -KILL
+        sleep 1
+        walk_start "$out" "${WALK_COMMAND[@]}"
+        touch "$out/shared/killed"
+    fi
+    sleep 0.05
+done
+# If one has failed, either may wait for the server for ever.
+status=0
+for guest in $one $two; do failed || wait "$guest" || status=1; done
+! failed || status=1
+for name in one two; do sed "s/^/$name /" "$out/$name/guest.log" 2>/dev/null; done | sort -s -k2,2n
+[ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "a client failed"; }
+walk_stop -TERM
+echo "two clients passed"
