@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// How long a connection is served before the others of its thread have their turns. A call that is being served by then
 /// is finished.
-const TURN: Duration = Duration::from_micros(100);
+pub const TURN: Duration = Duration::from_micros(100);
 /// The most that a connection owes. A longer overrun was hardly its doing: something else took the processor.
 const DEBT_MAX: Duration = Duration::from_millis(2);
 
