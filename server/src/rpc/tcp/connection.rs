@@ -190,7 +190,7 @@ impl<'a> Connection<'a> {
         if !self.place.may_go_on(now, cx) {
             return Poll::Pending;
         }
-        if !self.turn.begin(now) {
+        if !self.turn.begin(now, self.place.since()) {
             self.place.wait(cx);
             return Poll::Pending;
         }
@@ -219,7 +219,7 @@ impl<'a> Connection<'a> {
                 self.moved = now;
             }
             if self.turn.is_over(now) {
-                self.turn.end(now);
+                self.turn.end(now, self.place.used());
                 self.place.wait(cx);
                 return Poll::Pending;
             }

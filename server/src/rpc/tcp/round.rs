@@ -9,6 +9,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use odafs_fabric::sync::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -23,6 +24,8 @@ pub struct Rounds {
     /// How many rounds have ended because somebody waited for that.
     ended: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
+    /// The processor time of the thread when somebody asked last, nanoseconds.
+    used: AtomicU64,
 }
 
 impl Rounds {
@@ -32,6 +35,7 @@ impl Rounds {
             looked: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             waiting: Mutex::default(),
+            used: AtomicU64::new(0),
         })
     }
 
@@ -41,9 +45,20 @@ impl Rounds {
         self.looked.store(looked, Relaxed);
     }
 
+    /// The processor time of the thread since this was asked last.
+    fn used(&self) -> Duration {
+        let used = clock_gettime(ClockId::ThreadCPUTime);
+        let used = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
+        Duration::from_nanos(used.saturating_sub(self.used.swap(used, Relaxed)))
+    }
+
+    /// When the round began.
+    fn since(&self) -> Instant {
+        self.began + Duration::from_nanos(self.looked.load(Relaxed))
+    }
+
     fn is_over(&self, now: Instant) -> bool {
-        let looked = self.began + Duration::from_nanos(self.looked.load(Relaxed));
-        now.saturating_duration_since(looked) >= TURN
+        now.saturating_duration_since(self.since()) >= TURN
     }
 
     fn wait(self: &Arc<Self>, waker: &Waker) {
@@ -63,6 +78,7 @@ impl Rounds {
 impl Wake for Rounds {
     fn wake(self: Arc<Self>) {
         self.looked();
+        self.used();
         self.ended.fetch_add(1, Relaxed);
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);
@@ -97,6 +113,17 @@ impl Place {
             None => {}
         }
         true
+    }
+
+    /// When the round began.
+    pub fn since(&self) -> Instant {
+        self.rounds.since()
+    }
+
+    /// The processor time that the connection has used in this round, at most: what the thread has used since somebody asked or
+    /// since the round began.
+    pub fn used(&self) -> Duration {
+        self.rounds.used()
     }
 
     /// Waits for the next round: the others are served, and those who have just called.
