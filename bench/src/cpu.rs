@@ -1,8 +1,8 @@
 //! CPU time, of this process and of another, and placement on processors.
 
-mod idle;
+mod policy;
 
-pub use idle::only_when_idle;
+pub use policy::{before_others, only_when_idle};
 
 use std::fs;
 use std::io;

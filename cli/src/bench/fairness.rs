@@ -28,9 +28,11 @@ server takes during the flood, of one processor.
 
 The clients run on the first processor, and the servers on the second. The flooding client runs
 only when the first is idle, and whoever wakes up takes it from it (SCHED_IDLE). So it takes no
-time from the server or from the other client, as if it ran on a machine of its own. This leaves
-out a network, whose links the flood would fill, and a server with more processors than one. Each
-server has its own process, but that of `syncs` has not.
+time from the server or from the other client, as if it ran on a machine of its own. If root runs
+this, the other client comes before all other programs (SCHED_FIFO). Otherwise it may wait up to
+3 ms for one of them after a reply has come. The layout leaves out a network, whose links the
+flood would fill, and a server with more processors than one. Each server has its own process, but
+that of `syncs` has not.
 
 Two rows are no floods of one procedure. `computing`: a thread computes on the server's processor,
 and one on the clients' whenever that is idle. `syncs`: four clients write, set attributes, create
