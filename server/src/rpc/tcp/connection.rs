@@ -186,11 +186,10 @@ impl<'a> Connection<'a> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        let now = Instant::now();
-        if !self.place.may_go_on(now, cx) {
+        if self.place.waits() {
             return Poll::Pending;
         }
-        if !self.turn.begin(now, self.place.since()) {
+        if !self.turn.begin(Instant::now(), self.place.since()) {
             self.place.wait(cx);
             return Poll::Pending;
         }
@@ -219,7 +218,7 @@ impl<'a> Connection<'a> {
                 self.moved = now;
             }
             if self.turn.is_over(now) {
-                self.turn.end(now, self.place.used());
+                self.turn.end(now);
                 self.place.wait(cx);
                 return Poll::Pending;
             }

@@ -1,6 +1,6 @@
 //! Rounds of a thread's connections. The runtime looks at the sockets when no task is left to run, or after 61 tasks. The pool's
-//! replies make tasks ready all the time, and so a call that has just come might wait for 61 turns of somebody else. So once a
-//! round has lasted as long as a turn, all connections wait until the thread has looked at its sockets.
+//! replies make tasks ready all the time, and so a call that has just come might wait for 61 turns of somebody else. So a
+//! connection that has had its turn waits until the thread has looked at its sockets.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,11 +9,8 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use odafs_fabric::sync::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::yield_now;
 use tokio::time::Instant;
-
-use super::turn::TURN;
 
 /// The rounds of one thread. Other threads do not use it.
 #[derive(Debug)]
@@ -24,8 +21,6 @@ pub struct Rounds {
     /// How many rounds have ended because somebody waited for that.
     ended: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
-    /// The processor time of the thread when somebody asked last, nanoseconds.
-    used: AtomicU64,
 }
 
 impl Rounds {
@@ -35,7 +30,6 @@ impl Rounds {
             looked: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             waiting: Mutex::default(),
-            used: AtomicU64::new(0),
         })
     }
 
@@ -45,20 +39,9 @@ impl Rounds {
         self.looked.store(looked, Relaxed);
     }
 
-    /// The processor time of the thread since this was asked last.
-    fn used(&self) -> Duration {
-        let used = clock_gettime(ClockId::ThreadCPUTime);
-        let used = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
-        Duration::from_nanos(used.saturating_sub(self.used.swap(used, Relaxed)))
-    }
-
     /// When the round began.
     fn since(&self) -> Instant {
         self.began + Duration::from_nanos(self.looked.load(Relaxed))
-    }
-
-    fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since()) >= TURN
     }
 
     fn wait(self: &Arc<Self>, waker: &Waker) {
@@ -78,7 +61,6 @@ impl Rounds {
 impl Wake for Rounds {
     fn wake(self: Arc<Self>) {
         self.looked();
-        self.used();
         self.ended.fetch_add(1, Relaxed);
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);
@@ -101,29 +83,15 @@ impl Place {
         }
     }
 
-    /// Whether the connection may be served now. If not, it is woken when a round begins; whoever wakes it before is too early.
-    pub fn may_go_on(&mut self, now: Instant, cx: &Context<'_>) -> bool {
-        match self.waits {
-            Some(ended) if ended == self.rounds.ended.load(Relaxed) => return false,
-            Some(_) => self.waits = None,
-            None if self.rounds.is_over(now) => {
-                self.wait(cx);
-                return false;
-            }
-            None => {}
-        }
-        true
+    /// Whether the connection waits for the next round. It is woken then; whoever wakes it before is too early.
+    pub fn waits(&mut self) -> bool {
+        self.waits = (self.waits).filter(|ended| *ended == self.rounds.ended.load(Relaxed));
+        self.waits.is_some()
     }
 
     /// When the round began.
     pub fn since(&self) -> Instant {
         self.rounds.since()
-    }
-
-    /// The processor time that the connection has used in this round, at most: what the thread has used since somebody asked or
-    /// since the round began.
-    pub fn used(&self) -> Duration {
-        self.rounds.used()
     }
 
     /// Waits for the next round: the others are served, and those who have just called.
@@ -146,11 +114,15 @@ mod tests {
     use tokio::task::{LocalSet, spawn_local};
 
     use super::*;
+    use crate::rpc::tcp::turn::Turn;
 
-    /// A connection that is woken all the time, and has turns of a quarter of a round: how many it has until the thread hears
-    /// that another one calls.
-    async fn turns_until_another_is_heard() -> u32 {
-        let (turns, heard) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    /// Four are longer than a turn.
+    const A_LITTLE: Duration = Duration::from_micros(20);
+
+    /// A connection that is woken all the time, and is served for a little: how often, until the thread hears that another one
+    /// calls.
+    async fn services_until_another_is_heard() -> u32 {
+        let (served, heard) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let (mut client, server) = UnixStream::pair().expect("sockets");
         server.set_nonblocking(true).expect("a socket");
         let hears = Rc::clone(&heard);
@@ -160,18 +132,24 @@ mod tests {
             hears.set(true);
         });
         let mut place = Place::new(Rounds::new());
+        let mut turn = Turn::new(Instant::now());
         let busy = poll_fn(move |cx| {
             if heard.get() {
-                return Poll::Ready(turns.get());
+                return Poll::Ready(served.get());
             }
             cx.waker().wake_by_ref();
             let begins = Instant::now();
-            if place.may_go_on(begins, cx) {
-                turns.set(turns.get() + 1);
-                client.write_all(&[1]).expect("a byte");
-                while begins.elapsed() < TURN / 4 {
-                    std::hint::spin_loop();
-                }
+            if place.waits() {
+                return Poll::Pending;
+            }
+            if !turn.begin(begins, place.since()) {
+                place.wait(cx);
+                return Poll::Pending;
+            }
+            served.set(served.get() + 1);
+            client.write_all(&[1]).expect("a byte");
+            while begins.elapsed() < A_LITTLE {
+                std::hint::spin_loop();
             }
             Poll::Pending
         });
@@ -184,7 +162,7 @@ mod tests {
             .enable_all()
             .build()
             .expect("a runtime");
-        let turns = LocalSet::new().block_on(&runtime, turns_until_another_is_heard());
-        assert!(turns <= 4, "{turns} turns");
+        let served = LocalSet::new().block_on(&runtime, services_until_another_is_heard());
+        assert!(served <= 4, "{served} times");
     }
 }
