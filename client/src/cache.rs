@@ -112,16 +112,17 @@ impl DataCache {
     /// Copies the kept bytes of the file from an offset on, up to its end. Returns `None` if some of them are not kept
     /// in this generation.
     ///
-    /// The range must not be longer than the largest page.
+    /// The range must not be longer than the largest page. If it is a block and `far`, the block is prefetched before it is
+    /// known to be the one.
     #[inline]
-    pub fn get(&self, from: Stretch, into: &mut [u8]) -> Option<usize> {
+    pub fn get(&self, from: Stretch, far: bool, into: &mut [u8]) -> Option<usize> {
         let core = self.core.get()?.as_ref()?;
         debug_assert!(into.len() <= PageSize::MAX.bytes(), "more than a page");
         let within = from.offset as usize % BLOCK;
         if within + into.len() > BLOCK {
             return self.get_blocks(core, from, into);
         }
-        let found = self.find(core, from)?;
+        let found = self.find(core, from, far && into.len() == BLOCK)?;
         let bytes = into.len().min(found.length.saturating_sub(within));
         core.frames.load(found.frame, within, &mut into[..bytes]);
         if !core.frames.is_still(found.frame, found.epoch) {
@@ -138,7 +139,7 @@ impl DataCache {
         let mut rest = &mut *into;
         for seen in &mut seen {
             let within = from.offset as usize % BLOCK;
-            let found = self.find(core, from)?;
+            let found = self.find(core, from, false)?;
             let bytes = rest.len().min(found.length.saturating_sub(within));
             let part = rest.split_off_mut(..bytes)?;
             core.frames.load(found.frame, within, part);
@@ -177,9 +178,12 @@ impl DataCache {
     }
 
     #[inline]
-    fn find(&self, core: &Core, at: Stretch) -> Option<Found> {
+    fn find(&self, core: &Core, at: Stretch, far: bool) -> Option<Found> {
         let block = Block::at(at.file, at.offset);
-        let found = core.find(block)?;
+        let found = match far {
+            true => core.find_far(block)?,
+            false => core.find(block)?,
+        };
         if found.generation != at.generation {
             self.outlived(core, block, at.generation);
             return None;

@@ -4,9 +4,9 @@
 //! A delegation ends by itself, soon. The next read after that gives it back and asks for another with one call, which also
 //! checks what is kept. If the server refuses, others want to change the file, and for a while reads go past the data cache.
 //!
-//! Reads look at nothing but the time up to which the delegation may be used. This client's own changes give it back
-//! before they begin and none is asked for until they end, so that no read shows the old data after somebody else has seen
-//! the new.
+//! Reads look at nothing but the time up to which the delegation may be used, on a clock that goes on while the machine sleeps
+//! ([`lease_clock`]), because the server does not wait for machines that sleep. This client's own changes give it back before
+//! they begin and none is asked for until they end, so that no read shows the old data after somebody else has seen the new.
 
 use odafs_fabric::{
     clock::{self, Nanos},
@@ -30,7 +30,7 @@ const ASKS_MAX: u32 = 16;
 /// The delegation of one file.
 #[derive(Debug, Default)]
 pub struct Delegation {
-    /// Reads may rely on it before this time; 0 without one.
+    /// Reads may rely on it before this time of [`lease_clock`]; 0 without one.
     pub until: AtomicU64,
     /// None is asked for before this time.
     pub not_before: AtomicU64,
@@ -45,14 +45,23 @@ pub struct Delegation {
 pub struct Given {
     /// Its number.
     pub number: u64,
-    /// It has ended at the server by then.
+    /// It has ended at the server by then, by [`lease_clock`].
     pub ends: Nanos,
+}
+
+/// The time in which leases are counted, which is another than that of deadlines and rests.
+#[inline]
+pub fn lease_clock() -> Nanos {
+    let now = clock::since_boot();
+    #[cfg(all(test, not(shuttle)))]
+    let now = now + tests::slept();
+    now
 }
 
 /// The delegations of a client.
 #[derive(Debug, Default)]
 pub struct Delegations {
-    /// The latest time up to which any may stand at the server.
+    /// The latest time up to which any may stand at the server, by [`lease_clock`].
     pub until: AtomicU64,
     /// None is asked for before this time.
     pub not_before: AtomicU64,
@@ -67,7 +76,7 @@ impl Delegation {
     #[inline]
     pub fn stands(&self) -> bool {
         // The check comes before the look at the data: what is found then is no older.
-        clock::now().0 < self.until.load(Acquire)
+        lease_clock().0 < self.until.load(Acquire)
     }
 
     /// Whether none is to be asked for now.
@@ -155,7 +164,27 @@ impl Drop for Changing<'_> {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local!(static SLEPT: Cell<Nanos> = const { Cell::new(Nanos(0)) });
+
+    /// For how long the machine of the calling thread has slept.
+    pub(super) fn slept() -> Nanos {
+        SLEPT.get()
+    }
+
+    #[test]
+    fn nothing_is_trusted_after_a_sleep_of_the_machine() {
+        let delegation = Delegation::default();
+        let lease = Nanos::from_secs(3600);
+        delegation.until.store((lease_clock() + lease).0, Release);
+        assert!(delegation.stands());
+        // No other clock goes on meanwhile.
+        SLEPT.set(lease);
+        assert!(!delegation.stands());
+    }
 
     #[test]
     fn files_that_are_read_together_ask_a_few_times_within_one_deadline() {

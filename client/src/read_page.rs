@@ -5,6 +5,7 @@ use crate::{
     cache::Put,
     delegation::Asking,
     direct::Alone,
+    directory::Location,
     nfs,
     open_file::OpenFile,
     part::{Failed, ReadStep},
@@ -232,11 +233,7 @@ impl PageRead<'_> {
         let steps = &self.steps;
         let (bytes, by) = match step {
             ReadStep::Load(location) => {
-                if !steps.load(location, from, into) {
-                    // The long path tries again, counts the refusal and reports its reason.
-                    return Err(Ended::LongerWay(Some(steps.asked)));
-                }
-                (into.len(), Choice::OneSided)
+                return self.load(location, from, into);
             }
             ReadStep::OneSided(reference) => {
                 self.on_pair(reference, Choice::OneSided, from, into)?;
@@ -252,6 +249,34 @@ impl PageRead<'_> {
         };
         let took_ns = steps.asked.took_ns();
         Ok(Fetched { bytes, by, took_ns })
+    }
+
+    /// Loads bytes of the page from the server's memory.
+    #[inline]
+    fn load(&self, location: &Location, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
+        let steps = &self.steps;
+        let loads = &steps.file.ticks[steps.asked.shard().index()].loads;
+        let whole = steps.size == PageSize::MIN && into.len() == PageSize::MIN.bytes();
+        if whole
+            && !loads.follows(self.page)
+            && loads.are_far()
+            && let Some((_, view)) = steps.view()
+        {
+            view.prefetch_page(location.address + from as u64);
+        }
+        if !steps.load(location, from, into) {
+            // The long path tries again, counts the refusal and reports its reason.
+            return Err(Ended::LongerWay(Some(steps.asked)));
+        }
+        let took_ns = steps.asked.took_ns();
+        if let Some(ns) = took_ns.filter(|_| whole) {
+            loads.took(ns);
+        }
+        Ok(Fetched {
+            bytes: into.len(),
+            by: Choice::OneSided,
+            took_ns,
+        })
     }
 
     /// Reads on an idle connection for direct reads, one read at a time.

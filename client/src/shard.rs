@@ -5,7 +5,8 @@
 
 use crate::{statistics::Statistics, trace::RouteTaken};
 use odafs_common::exception::Exception;
-use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use odafs_fabric::memory::prefetch_would_pay;
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Number of shards of a client. The last one is shared.
 pub const SHARDS: usize = 16;
@@ -100,8 +101,40 @@ pub struct Tick {
     pub told: Untold,
     /// Reads from the data cache.
     pub hits: Untold,
-    /// The page after the last one that was looked up in the data cache.
-    pub next_page: AtomicU64,
+    /// Pages that were looked up in the data cache.
+    pub looks: Nearness,
+    /// Pages that were loaded from the server's memory, one at a time.
+    pub loads: Nearness,
+}
+
+/// How near the pages are that are copied one at a time. A page of 4 KiB is worth prefetching if pages like it are far away,
+/// and it does not follow the last one, as the processor expects.
+#[derive(Debug, Default)]
+pub struct Nearness {
+    /// The page after the last one.
+    next: AtomicU64,
+    far: AtomicBool,
+}
+
+impl Nearness {
+    /// A page is copied. Returns whether it follows the last one.
+    #[inline]
+    pub fn follows(&self, page: u64) -> bool {
+        let follows = self.next.load(Relaxed) == page;
+        self.next.store(page + 1, Relaxed);
+        follows
+    }
+
+    /// Whether the last page of 4 KiB whose copy was timed had to come from memory.
+    #[inline]
+    pub fn are_far(&self) -> bool {
+        self.far.load(Relaxed)
+    }
+
+    /// To copy a page of 4 KiB took so many nanoseconds.
+    pub fn took(&self, ns: u64) {
+        self.far.store(prefetch_would_pay(ns), Relaxed);
+    }
 }
 
 /// A number of events that were not reported yet.
@@ -201,6 +234,25 @@ impl Shards {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_follows_if_it_is_the_next_one() {
+        let near = Nearness::default();
+        assert!(!near.follows(7));
+        assert!(near.follows(8));
+        assert!(!near.follows(3) && !near.follows(8) && !near.follows(8));
+        assert!(near.follows(9));
+    }
+
+    #[test]
+    fn pages_are_far_while_copies_take_long() {
+        let near = Nearness::default();
+        assert!(!near.are_far());
+        near.took(u64::MAX);
+        assert_eq!(near.are_far(), prefetch_would_pay(u64::MAX));
+        near.took(0);
+        assert!(!near.are_far());
+    }
 
     #[test]
     fn nothing_is_lost_however_many_threads_count() {

@@ -36,7 +36,7 @@ use odafs_fabric::{
     clock::Nanos,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64},
     },
 };
 
@@ -233,30 +233,33 @@ impl Shared {
 
     // The data cache
 
-    /// Copies bytes of a cached page, from `within` on. Returns `None` if the page is not cached.
+    /// Copies bytes of a cached page, from `within` on. Returns `None` if the page is not cached. A page that is `far` is
+    /// prefetched first.
     pub fn cached(
         &self,
         file: &FileState,
         page: u64,
         size: PageSize,
         within: usize,
+        far: bool,
         into: &mut [u8],
     ) -> Option<usize> {
         let into_page = size.bytes().saturating_sub(within).min(into.len());
         let from = stretch(file, file.moment().generation, page, size, within);
-        self.cache.as_ref()?.get(from, &mut into[..into_page])
+        self.cache.as_ref()?.get(from, far, &mut into[..into_page])
     }
 
     /// Prepares for the page after this one. Frames lie in the order in which they were filled, which the processor
     /// cannot predict. So a sequential reader's next page is prefetched while this one is copied.
+    /// Returns whether this one, if it is kept, is far away.
     #[inline]
-    pub fn follow(&self, file: &FileState, page: u64, size: PageSize, shard: Shard) {
-        let next_page = &file.ticks[shard.index()].next_page;
-        let follows = next_page.load(Relaxed) == page;
-        next_page.store(page + 1, Relaxed);
+    pub fn follow(&self, file: &FileState, page: u64, size: PageSize, shard: Shard) -> bool {
+        let tick = &file.ticks[shard.index()];
+        let follows = tick.looks.follows(page);
         if let Some(cache) = self.cache.as_ref().filter(|_| follows) {
             cache.fetch_ahead(stretch(file, 0, page + 1, size, 0));
         }
+        !follows && tick.looks.are_far()
     }
 
     /// Whether there is a data cache.

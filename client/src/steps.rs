@@ -69,12 +69,10 @@ impl<'a> Steps<'a> {
     pub fn look(&self, page: u64, within: usize, buf: &mut [u8]) -> Found {
         let (shared, file, order) = (self.shared, self.file, self.asked.order());
         if order.keeps {
-            shared.follow(file, page, self.size, self.asked.shard());
-        }
-        if order.keeps
-            && let Some(bytes) = shared.cached(file, page, self.size, within, buf)
-        {
-            return Found::Cached(bytes);
+            let far = shared.follow(file, page, self.size, self.asked.shard());
+            if let Some(bytes) = shared.cached(file, page, self.size, within, far, buf) {
+                return Found::Cached(bytes);
+            }
         }
         let (step, length) = match source(order, self.session) {
             Err(why) => return Found::Next(ReadStep::Rpc, why),

@@ -55,7 +55,18 @@ mod real {
     /// The kernel's monotonic time.
     #[inline]
     pub fn now() -> Nanos {
-        let time = clock_gettime(ClockId::Monotonic);
+        nanos(ClockId::Monotonic)
+    }
+
+    /// As [`now`], by a clock that goes on while the machine sleeps. Times of both do not compare.
+    #[inline]
+    pub fn since_boot() -> Nanos {
+        nanos(ClockId::Boottime)
+    }
+
+    #[inline]
+    fn nanos(clock: ClockId) -> Nanos {
+        let time = clock_gettime(clock);
         Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
@@ -66,7 +77,48 @@ mod real {
 }
 
 #[cfg(not(shuttle))]
-pub use real::{now, sleep};
+pub use real::{now, since_boot, sleep};
 
+// No machine sleeps there.
 #[cfg(shuttle)]
-pub use crate::sim::clock::{now, sleep};
+pub use crate::sim::clock::{now, now as since_boot, sleep};
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Set in a process whose machine has slept, as it seems to it.
+    const SLEPT: &str = "ODAFS_TEST_SLEPT";
+
+    #[test]
+    fn one_clock_goes_on_while_the_machine_sleeps() {
+        if std::env::var_os(SLEPT).is_some() {
+            let before = now();
+            assert!(since_boot().since(before) >= Nanos::from_secs(3600));
+            return;
+        }
+        let unshare = |program: &std::path::Path| {
+            let mut command = Command::new("unshare");
+            command.args(["--time", "--boottime", "3600"]).arg(program);
+            command
+        };
+        let may = unshare("true".as_ref()).output();
+        if !may.is_ok_and(|done| done.status.success()) {
+            eprintln!("skipped: only root makes time namespaces, where Linux has them");
+            return;
+        }
+        let test = std::env::current_exe().expect("this test");
+        let same = [
+            "--exact",
+            "clock::tests::one_clock_goes_on_while_the_machine_sleeps",
+        ];
+        let done = unshare(&test).args(same).env(SLEPT, "1").output();
+        let done = done.expect("it runs");
+        assert!(done.status.success(), "{done:?}");
+        assert!(
+            String::from_utf8_lossy(&done.stdout).contains("1 passed"),
+            "{done:?}"
+        );
+    }
+}

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+mod ahead;
 mod arena;
 mod copy;
 mod frames;
@@ -24,6 +25,7 @@ mod stretch;
 mod target;
 mod view;
 
+pub use ahead::would_pay as prefetch_would_pay;
 #[cfg(not(shuttle))]
 pub use arena::SharedArena;
 pub use arena::{Arena, ArenaConfig};

@@ -205,6 +205,14 @@ impl Holdings {
         }
     }
 
+    /// Whether another client has the write delegation of a file, as far as that one knows.
+    pub fn is_written_by_another(&self, client: u32, file: u8) -> bool {
+        self.0.iter().any(|held| {
+            let writes = matches!(held.what, What::Delegation { write: true });
+            writes && held.by.client != client && held.file == file && !held.over
+        })
+    }
+
     /// Whether `by` held this for sure when the server died last, and has not had it back since.
     pub fn was_kept(&self, by: Holder, file: u8, what: What) -> bool {
         let same = |held: &&Holding| held.by == by && held.file == file && held.what.is_same(&what);

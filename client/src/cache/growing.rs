@@ -79,7 +79,7 @@ impl Player {
             AskedRead::of_policy(&mut self.policy, &mut self.record, CLASS, self.now_ns)
         });
         let order = asked.order;
-        if order.keeps && self.cache.get(page, &mut data).is_some() {
+        if order.keeps && self.cache.get(page, true, &mut data).is_some() {
             self.now_ns += HIT_NS;
             return self.tell(&asked, ReadOutcome::Hit, HIT_NS);
         }

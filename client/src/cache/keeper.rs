@@ -68,6 +68,16 @@ impl Core {
         frames.find_map(|frame| self.holds(frame, block))
     }
 
+    /// The same, of a block that is to be copied whole and is far away: prefetches the frame while its label is looked at.
+    #[inline]
+    pub fn find_far(&self, block: Block) -> Option<Found> {
+        let mut frames = self.index.find(block.hash());
+        frames.find_map(|frame| {
+            self.frames.prefetch_whole(frame);
+            self.holds(frame, block)
+        })
+    }
+
     /// Prefetches the frame that may hold a block.
     #[inline]
     pub fn prefetch(&self, block: Block) {

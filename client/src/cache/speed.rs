@@ -48,9 +48,9 @@ fn speed() {
         let began = thread_ns();
         (0..pages).for_each(|n| keep(page(n)));
         let grow = (thread_ns() - began) as f64 / pages as f64;
-        let hit = least_ns(|_| _ = black_box(cache.get(page(dice.below(pages)), &mut into)));
+        let hit = least_ns(|_| _ = black_box(cache.get(page(dice.below(pages)), true, &mut into)));
         let hit_64 =
-            least_ns(|_| _ = black_box(cache.get(page(dice.below(pages)), &mut into[..64])));
+            least_ns(|_| _ = black_box(cache.get(page(dice.below(pages)), true, &mut into[..64])));
         // Half of the memory is read in order, the frames of which lie anywhere.
         let mixed = DataCache::new(mib << 20, mib << 20);
         let mut left: Vec<u64> = (0..pages / 2).collect();
@@ -64,7 +64,7 @@ fn speed() {
                 if follow {
                     mixed.fetch_ahead(next);
                 }
-                black_box(mixed.get(this, &mut into));
+                black_box(mixed.get(this, true, &mut into));
             })
         };
         let (alone, followed) = (in_order(false), in_order(true));
@@ -89,7 +89,7 @@ fn speed() {
         let mut random = || page(dice.below(2 * pages));
         let mut at_random = |_| {
             let page = random();
-            if cache.get(page, &mut into).is_none() {
+            if cache.get(page, true, &mut into).is_none() {
                 keep(page);
             }
         };
@@ -97,7 +97,7 @@ fn speed() {
         let mut took = Vec::new();
         for _ in 0..4 * READS {
             let page = random();
-            if cache.get(page, &mut into).is_none() {
+            if cache.get(page, true, &mut into).is_none() {
                 let began = Instant::now();
                 keep(page);
                 took.push(began.elapsed().as_nanos());

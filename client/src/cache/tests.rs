@@ -24,7 +24,7 @@ fn put(cache: &DataCache, number: u64, generation: u64, data: &[u8]) -> Put {
 /// The page's bytes, if it is kept.
 fn get(cache: &DataCache, number: u64, generation: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0xee; BLOCK];
-    let there = cache.get(page(number, generation), &mut bytes)?;
+    let there = cache.get(page(number, generation), false, &mut bytes)?;
     bytes.truncate(there);
     Some(bytes)
 }
@@ -166,7 +166,7 @@ fn large_pages_are_whole_or_not_there() {
             ..whole(0)
         };
         cache
-            .get(from, &mut into)
+            .get(from, false, &mut into)
             .map(|there| into[..there].to_vec())
     };
     cache.put(whole(0), size, &data, || true);
@@ -255,7 +255,7 @@ fn many_at_once(threads: u64, rounds: u64, pages: u64, blocks: u64) {
                 let number = (round * 7 + me * 3) % pages;
                 let mut into = [0; BLOCK];
                 let before = settled.load(SeqCst);
-                if let Some(there) = cache.get(page(number, 1), &mut into) {
+                if let Some(there) = cache.get(page(number, 1), true, &mut into) {
                     assert_eq!(there, BLOCK);
                     let seen = u64::from_le_bytes(into[..8].try_into().unwrap());
                     assert_eq!(into, content(number, seen & 0xffff_ffff), "torn");

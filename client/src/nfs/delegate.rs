@@ -2,7 +2,7 @@
 
 use crate::{
     calls::Trusting,
-    delegation::{Asking, Changing, Given},
+    delegation::{Asking, Changing, Given, lease_clock},
     nfs::procedure::{Asks, Number, Procedure},
     shared::Shared,
     state::FileState,
@@ -71,7 +71,7 @@ impl Shared {
             returned: Vec::from_iter(before.map(|before| before.number)),
             file: Some(file.handle.wire()),
         };
-        let sent = clock::now();
+        let sent = lease_clock();
         match self.delegate(&arguments, deadline) {
             Some(Ok(Some(given))) => {
                 *last = Some(self.given(file, sent, &given));
@@ -92,7 +92,7 @@ impl Shared {
         file.observe(Some(given.change), Some(&given.attributes.into()));
         let span = Nanos::from_millis(u64::from(given.lease_ms) * 3 / 4);
         let until = (sent + span).0;
-        let ends = clock::now() + Nanos::from_millis(given.lease_ms.into());
+        let ends = lease_clock() + Nanos::from_millis(given.lease_ms.into());
         self.delegations.until.fetch_max(ends.0, AcqRel);
         self.delegations.granted.fetch_add(1, Relaxed);
         file.delegation.until.store(until, Release);
@@ -125,7 +125,7 @@ impl Shared {
         delegation.until.store(0, Release);
         // It may stand at the server for longer than here.
         if let Some(before) = last.take()
-            && clock::now() < before.ends
+            && lease_clock() < before.ends
         {
             changing.gave_back = true;
             self.give_back(vec![before.number], before.ends);
@@ -136,7 +136,7 @@ impl Shared {
     /// Before this client changes names, and so perhaps files that it does not know: gives all delegations back.
     pub fn changes_names(&self) {
         let all_end = Nanos(self.delegations.until.swap(0, AcqRel));
-        if clock::now() >= all_end {
+        if lease_clock() >= all_end {
             return;
         }
         let mut numbers = Vec::new();
@@ -153,7 +153,8 @@ impl Shared {
 
     /// Waits no longer than until they have ended by themselves.
     fn give_back(&self, returned: Vec<u64>, ended: Nanos) {
-        let Some(session) = self.session().filter(|_| clock::now() < ended) else {
+        let left = ended.since(lease_clock());
+        let Some(session) = self.session().filter(|_| left > Nanos(0)) else {
             return;
         };
         let arguments = DelegateArgs {
@@ -161,7 +162,7 @@ impl Shared {
             returned,
             file: None,
         };
-        self.delegate(&arguments, ended);
+        self.delegate(&arguments, clock::now() + left);
     }
 
     /// Number of files that are delegated now.

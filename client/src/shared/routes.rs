@@ -17,6 +17,7 @@ use crate::{
     state::FileState,
     trace::RouteTaken,
 };
+use odafs_common::page::PageSize;
 use odafs_fabric::clock::{self, Nanos};
 
 /// One read, from its order to its end.
@@ -168,7 +169,11 @@ impl Shared {
         let counts = self.shards.counts(asked.shard);
         counts.read_by(asked.shard, RouteTaken::Cache, 1);
         counts.bytes_read.add(asked.shard, bytes as u64);
-        self.tell(file, asked, ReadOutcome::Hit, asked.took_ns(), 1);
+        let took_ns = asked.took_ns();
+        if let Some(ns) = took_ns.filter(|_| bytes == PageSize::MIN.bytes()) {
+            file.ticks[asked.shard.index()].looks.took(ns);
+        }
+        self.tell(file, asked, ReadOutcome::Hit, took_ns, 1);
     }
 
     /// A read of one page was served in this way.

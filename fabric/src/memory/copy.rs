@@ -77,6 +77,16 @@ pub unsafe fn across(into: *mut u8, from: *const u8, length: usize) {
     }
 }
 
+/// A copy without anything before it, to be measured.
+///
+/// # Safety
+/// `from` must be valid for reads and `into` for writes of `length` bytes, `length` >= 16, and they must not overlap.
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, loom))))]
+pub unsafe fn plain(into: *mut u8, from: *const u8, length: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { assembly::copy(into, from, length) }
+}
+
 /// Zeroes shared memory.
 ///
 /// # Safety
@@ -134,7 +144,7 @@ unsafe fn store_words(into: *mut u8, from: &[u8]) {
     }
 }
 
-/// glibc's memcpy loses to a plain AVX2 loop here (docs/FIGURES.md), and a plain
+/// glibc's memcpy gains nothing over a plain AVX2 loop for a page (docs/FIGURES.md), and a plain
 /// `ptr::copy` would be a data race.
 #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
 mod assembly {

@@ -1,5 +1,6 @@
 //! Pages that a process keeps for itself. They follow the rule of stamps, in memory that nobody else sees.
 
+use super::ahead;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::protocol;
 use odafs_common::page::PageSize;
@@ -43,6 +44,7 @@ impl Frames {
     /// # Errors
     /// There are not enough addresses.
     pub fn reserve(count: u32) -> io::Result<Frames> {
+        ahead::find_out();
         let reserve = |each: usize| {
             let bytes = (count as usize).checked_mul(each);
             Mapping::reserve(bytes.ok_or(io::ErrorKind::OutOfMemory)?)
@@ -115,6 +117,13 @@ impl Frames {
         for line in (0..FETCHED_TO_LOAD).step_by(LINE) {
             self.memory.prefetch(at + line);
         }
+    }
+
+    /// Prefetches most of a frame, for a copy of it by itself. That pays if the frame
+    /// [is far away](super::prefetch_would_pay).
+    #[inline]
+    pub fn prefetch_whole(&self, frame: u32) {
+        self.memory.prefetch_page(frame as usize * FRAME);
     }
 
     /// Prefetches the first lines of a frame for filling. The processor follows by itself.

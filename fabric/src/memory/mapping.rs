@@ -1,6 +1,7 @@
 //! Memory that others may read or write at any time.
 
 use super::copy;
+use odafs_common::page::PageSize;
 use std::io;
 use std::ptr::NonNull;
 #[cfg(not(shuttle))]
@@ -66,6 +67,14 @@ impl Mapping {
         assert!(self.holds(offset, into.len()), "out of bounds");
         // SAFETY: the range was just checked and the memory lives as long as `self`.
         unsafe { copy::load(self.base.as_ptr().add(offset), into) };
+    }
+
+    /// Prefetches most of the page of 4 KiB from `offset` on. Does nothing out of bounds.
+    #[inline]
+    pub fn prefetch_page(&self, offset: usize) {
+        if self.holds(offset, PageSize::MIN.bytes()) {
+            super::ahead::prefetch(self.base.as_ptr().wrapping_add(offset));
+        }
     }
 
     /// Copies from the memory for a peer: the last word after all others.

@@ -1,3 +1,4 @@
+use super::ahead;
 use super::arena::Arena;
 use super::life::{LifeView, LifeWord};
 use super::mapping::Mapping;
@@ -31,6 +32,7 @@ impl ArenaView {
         let length = layout.addresses(data.len() as u64);
         // The last frame may be short.
         let last = usize::try_from(layout.stamp(length.checked_sub(1)?)).ok()?;
+        ahead::find_out();
         stamps.holds(last, Layout::STAMP).then_some(Self {
             data,
             stamps,
@@ -96,6 +98,16 @@ impl ArenaView {
         let word = self.data.word(self.layout.place(address) as usize);
         let value = word.load(Ordering::Relaxed);
         (protocol::validates(self.stamp(address), epoch.0) && self.life.is_alive()).then_some(value)
+    }
+
+    /// Prefetches most of the page of 4 KiB at `address`, for a read of it by itself. That pays if the page
+    /// [is far away](super::prefetch_would_pay).
+    #[inline]
+    pub fn prefetch_page(&self, address: u64) {
+        if address < self.len() {
+            let at = self.layout.place(address) as usize;
+            self.data.prefetch_page(at);
+        }
     }
 
     /// Prefetches the stamp of the frame at `address`.

@@ -7,12 +7,12 @@ use super::object::Object;
 use crate::vfs::attributes::{access as granted, kind};
 use crate::vfs::{FileType, ObjectId, xattrs};
 
-/// The rights that there are to what is no directory.
+/// The rights to an object that is no directory.
 const FILE: u32 = access::READ | access::MODIFY | access::EXTEND | access::EXECUTE;
-/// The rights that there are to a directory.
+/// The rights to a directory.
 const DIRECTORY: u32 =
     access::READ | access::LOOKUP | access::MODIFY | access::EXTEND | access::DELETE;
-/// What everyone may do with directories of the pseudo file system.
+/// The rights that everyone has to directories of the pseudo file system.
 const PSEUDO: u32 = access::READ | access::LOOKUP;
 
 pub(super) fn access(c: &Compound<'_>, arguments: AccessArgs) -> Done<AccessOk> {
@@ -24,12 +24,12 @@ pub(super) fn access(c: &Compound<'_>, arguments: AccessArgs) -> Done<AccessOk> 
         }
         Object::Real(object) => object,
     };
-    // Where this takes no waiting, the question of rights does not either.
-    let there_are = match kind(c.export, object, c.effort)? {
+    // If this need not wait, neither need the question of rights below.
+    let known = match kind(c.export, object, c.effort)? {
         FileType::Directory => DIRECTORY,
         _ => FILE,
     };
-    let supported = arguments.access & there_are;
+    let supported = arguments.access & known;
     let access = granted(c.export, &c.who, object, supported)?;
     let (also_supported, also) = xattr_rights(c, arguments.access, object)?;
     Ok(AccessOk {
@@ -38,7 +38,7 @@ pub(super) fn access(c: &Compound<'_>, arguments: AccessArgs) -> Done<AccessOk> 
     })
 }
 
-/// The rights to extended attributes (RFC 8276, section 8.3): those to the data.
+/// The rights to extended attributes (RFC 8276, section 8.3), which are those to the data.
 fn xattr_rights(c: &Compound<'_>, asked: u32, object: ObjectId) -> Done<(u32, u32)> {
     let reading = access::XATTR_READ | access::XATTR_LIST;
     let supported = asked & (reading | access::XATTR_WRITE);

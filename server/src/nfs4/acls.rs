@@ -1,8 +1,8 @@
 //! Access control lists: those of the store (POSIX 1003.1e) as entries of version 4 (RFC 7530, section 6; RFC 8881, section 6),
 //! and back (draft-ietf-nfsv4-acl-mapping).
 //!
-//! A list of the store becomes entries that grant and deny the same. Of entries that say more than such a list can, the list
-//! grants no more than they do; what no list can leave out is refused.
+//! A list of the store becomes entries that grant and deny the same. Entries may say more than a list of the store can. They
+//! become the list that grants no more than they do; entries that deny what no list can deny are refused.
 
 use odafs_common::wire::nfs4::{
     Ace, Acl as WireAcl, Opaque, Status, ace_flag, ace_mask, ace_type, acl_support,
@@ -13,23 +13,23 @@ use super::owners::{Kind, Text};
 use crate::vfs::acls::{self, NewAcls};
 use crate::vfs::{self, Acl, AclEntry, AclTag, Attributes, FileType, ObjectId};
 
-/// What entries may do here: [`acl_support`].
+/// The types of entries that the server supports, as bits of [`acl_support`].
 pub(super) const SUPPORT: u32 = acl_support::ALLOW | acl_support::DENY;
 
 const READ: u8 = 4;
 const WRITE: u8 = 2;
 const EXECUTE: u8 = 1;
 
-/// What everyone has and nobody can be denied.
+/// The permissions that everyone has and nobody can be denied.
 const ANYONE: u32 = ace_mask::READ_ATTRIBUTES | ace_mask::READ_ACL | ace_mask::SYNCHRONIZE;
-/// What every owner has beside that.
+/// The permissions that owners have besides, and cannot be denied.
 const OWNER: u32 = ace_mask::WRITE_ATTRIBUTES | ace_mask::WRITE_ACL;
-/// By these flags an entry is of the default list.
+/// An entry with one of these flags belongs to the default list.
 const INHERITED: u32 = ace_flag::FILE_INHERIT | ace_flag::DIRECTORY_INHERIT;
 /// The flags that entries may have.
 const FLAGS: u32 = INHERITED | ace_flag::INHERIT_ONLY | ace_flag::IDENTIFIER_GROUP;
 
-/// Whom an entry concerns.
+/// The users to whom an entry applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Owner,
@@ -39,7 +39,7 @@ enum Who {
     Group(u32),
 }
 
-/// An entry, whose names have been found.
+/// An entry whose name has become a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     allows: bool,
@@ -48,11 +48,23 @@ struct Entry {
     who: Who,
 }
 
-/// Entries of an object, ready to be sent.
-pub(super) struct Sent(Vec<(Entry, Text)>);
+impl Who {
+    /// The name that version 4 gives to whoever is no named user or group.
+    fn special(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Owner => Some(b"OWNER@"),
+            Self::OwningGroup => Some(b"GROUP@"),
+            Self::Everyone => Some(b"EVERYONE@"),
+            Self::User(_) | Self::Group(_) => None,
+        }
+    }
+}
 
-impl Sent {
-    /// Those of an object with these attributes. May wait.
+/// The entries of an object with the names in them, as they are sent.
+pub(super) struct NamedEntries(Vec<(Entry, Text)>);
+
+impl NamedEntries {
+    /// The entries of an object with these attributes. May block.
     pub fn of(c: &Compound<'_>, object: ObjectId, known: &Attributes) -> Done<Self> {
         let directory = known.kind == FileType::Directory;
         let access = acls::access(c.export, object, known.mode)?;
@@ -63,37 +75,27 @@ impl Sent {
         let entries = entries_of(&access, default.as_ref(), directory).into_iter();
         let named = entries.map(|entry| -> Done<(Entry, Text)> {
             let name = match entry.who {
-                Who::Owner => Text::Fixed(b"OWNER@"),
-                Who::OwningGroup => Text::Fixed(b"GROUP@"),
-                Who::Everyone => Text::Fixed(b"EVERYONE@"),
                 Who::User(uid) => c.server.owners.text(Kind::User, uid, c.effort)?,
                 Who::Group(gid) => c.server.owners.text(Kind::Group, gid, c.effort)?,
+                who => Text::Fixed(who.special().unwrap_or_default()),
             };
             Ok((entry, name))
         });
         named.collect::<Done<_>>().map(Self)
     }
 
-    /// Those of a directory of the pseudo file system, which everyone may look at.
+    /// The entries of a directory of the pseudo file system, which everyone may look at.
     pub fn of_pseudo() -> Self {
         let entries = entries_of(&Acl::of_mode(0o555), None, true).into_iter();
-        let named = entries.map(|entry| {
-            let name: &'static [u8] = match entry.who {
-                Who::Owner => b"OWNER@",
-                Who::OwningGroup => b"GROUP@",
-                _ => b"EVERYONE@",
-            };
-            (entry, Text::Fixed(name))
-        });
-        Self(named.collect())
+        let named = |entry: Entry| Some((entry, Text::Fixed(entry.who.special()?)));
+        Self(entries.filter_map(named).collect())
     }
 
     pub fn wire(&self) -> WireAcl<'_> {
         let aces = self.0.iter().map(|(entry, name)| Ace {
-            kind: if entry.allows {
-                ace_type::ALLOW
-            } else {
-                ace_type::DENY
+            kind: match entry.allows {
+                true => ace_type::ALLOW,
+                false => ace_type::DENY,
             },
             flags: entry.flags,
             access: entry.access,
@@ -103,8 +105,15 @@ impl Sent {
     }
 }
 
-/// The lists that a client sets with these entries. May wait.
-pub(super) fn from_wire(c: &Compound<'_>, list: &WireAcl<'_>, directory: bool) -> Done<NewAcls> {
+/// The lists that a client sets with these entries, if it gives any. May block.
+pub(super) fn from_wire(
+    c: &Compound<'_>,
+    list: Option<&WireAcl<'_>>,
+    directory: bool,
+) -> Done<Option<NewAcls>> {
+    let Some(list) = list else {
+        return Ok(None);
+    };
     let entry = |ace: &Ace<'_>| -> Done<Entry> {
         let group = ace.flags & ace_flag::IDENTIFIER_GROUP != 0;
         let who = match ace.who.0 {
@@ -126,10 +135,10 @@ pub(super) fn from_wire(c: &Compound<'_>, list: &WireAcl<'_>, directory: bool) -
         })
     };
     let entries: Vec<Entry> = list.0.iter().map(entry).collect::<Done<_>>()?;
-    Ok(lists_of(&entries, directory)?)
+    Ok(Some(lists_of(&entries, directory)?))
 }
 
-/// What version 4 says where the store has no lists of that kind.
+/// The failure to set lists: ATTRNOTSUPP if the store has none.
 pub(super) fn refusal(error: vfs::StoreError) -> Stop {
     match error.status {
         vfs::Status::NotSupp => Status::AttrNotSupp.into(),
@@ -148,8 +157,9 @@ fn entries_of(access: &Acl, default: Option<&Acl>, directory: bool) -> Vec<Entry
     entries
 }
 
-/// In version 4 entries count one after the other, and each that concerns a caller. So who has an entry of his own is denied
-/// what later ones would grant him; groups come to have what any of them has before any is denied anything.
+/// Version 4 goes through the entries in order and applies each that concerns the caller. So a user with an entry of its own is
+/// denied there what later entries would grant. All groups are granted something before any group is denied anything, because a
+/// member of several groups has what any of them has.
 fn entries_of_list(list: &Acl, directory: bool, flags: u32, out: &mut Vec<Entry>) {
     let mask = list.mask();
     let of = |tag| list.granted_to(tag).unwrap_or(0);
@@ -221,7 +231,7 @@ fn write_access(directory: bool) -> u32 {
     ace_mask::WRITE_DATA | ace_mask::APPEND_DATA | delete
 }
 
-/// What the whole of `access` grants: a part of what makes up a right grants nothing.
+/// The rights of the store that `access` grants. A right is granted only if all permissions that make it up are there.
 fn granted_by(access: u32, directory: bool) -> u8 {
     let has = |wanted| access & wanted == wanted;
     let mut granted = 0;
@@ -237,8 +247,8 @@ fn granted_by(access: u32, directory: bool) -> u8 {
     granted
 }
 
-/// The lists of an object with these entries. Those that are to be inherited make up the default list, of files and
-/// directories alike.
+/// The lists of an object with these entries. Entries to be inherited make up the default list, whether files or directories
+/// inherit them.
 fn lists_of(entries: &[Entry], directory: bool) -> Result<NewAcls, Status> {
     let is_inherited = |entry: &&Entry| entry.flags & INHERITED != 0;
     if !directory && entries.iter().any(|entry| is_inherited(&entry)) {
@@ -257,15 +267,15 @@ fn lists_of(entries: &[Entry], directory: bool) -> Result<NewAcls, Status> {
     })
 }
 
-/// How surely an entry concerns whom a tag of the list stands for.
+/// Whether an entry applies to the users for whom a tag of the list stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Concerns {
+enum Applies {
     No,
     Perhaps,
     Surely,
 }
 
-fn concerns(entry: Who, tag: AclTag) -> Concerns {
+fn applies(entry: Who, tag: AclTag) -> Applies {
     let same = match (entry, tag) {
         (Who::Everyone, _) | (Who::Owner, AclTag::Owner) => true,
         (Who::OwningGroup, AclTag::OwningGroup) => true,
@@ -273,16 +283,16 @@ fn concerns(entry: Who, tag: AclTag) -> Concerns {
         (Who::Group(gid), AclTag::Group(of)) => gid == of,
         _ => false,
     };
-    // The owner may be a named user, and owner, users and members of a group may be members of others.
+    // The owner may be a named user. The owner, users and members of one group may be members of another group.
     let perhaps = match entry {
         Who::User(_) => tag == AclTag::Owner,
         Who::OwningGroup | Who::Group(_) => tag != AclTag::Other,
         Who::Owner | Who::Everyone => false,
     };
     match (same, perhaps) {
-        (true, _) => Concerns::Surely,
-        (_, true) => Concerns::Perhaps,
-        _ => Concerns::No,
+        (true, _) => Applies::Surely,
+        (_, true) => Applies::Perhaps,
+        _ => Applies::No,
     }
 }
 
@@ -316,15 +326,15 @@ fn list_of(entries: &[Entry], directory: bool) -> Result<Acl, Status> {
     Acl::new(list).map_err(|_| Status::Inval)
 }
 
-/// The permissions that the entries surely give to those for whom a tag stands. The first entry that concerns them decides
-/// about a bit. An entry that may concern them can only deny it.
+/// The permissions that the entries surely grant to the users for whom a tag stands. The first entry that surely applies to them
+/// decides about a permission. An entry that only perhaps applies to them can deny it and not grant it.
 fn allowed(entries: &[Entry], tag: AclTag) -> Result<u32, Status> {
     let (mut allowed, mut denied) = (0, 0);
     for entry in entries {
         let open = entry.access & !(allowed | denied);
-        match (entry.allows, concerns(entry.who, tag)) {
-            (true, Concerns::Surely) => allowed |= open,
-            (false, Concerns::Surely | Concerns::Perhaps) => denied |= open,
+        match (entry.allows, applies(entry.who, tag)) {
+            (true, Applies::Surely) => allowed |= open,
+            (false, Applies::Surely | Applies::Perhaps) => denied |= open,
             _ => {}
         }
     }
@@ -332,7 +342,7 @@ fn allowed(entries: &[Entry], tag: AclTag) -> Result<u32, Status> {
     let certain = certain | if tag == AclTag::Owner { OWNER } else { 0 };
     match denied & certain {
         0 => Ok(allowed),
-        // No list takes it from them.
+        // No list of the store can deny this.
         _ => Err(Status::AttrNotSupp),
     }
 }

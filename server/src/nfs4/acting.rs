@@ -1,21 +1,21 @@
-//! With which credential a compound acts: each export of a table may give a caller another one.
+//! The credential with which a compound acts. Each export of a server may give the caller another one.
 
 use std::borrow::Cow;
 
 use crate::rpc::access::{NOBODY, Rights};
 use crate::vfs::{Credential, Status};
 
-/// The rights of the caller, and the export in which the compound acts.
+/// The caller's rights, and the export in which the compound acts.
 pub(super) struct Acting<'a> {
     rights: Rights<'a>,
-    /// The credential of the call, where exports may have others.
+    /// The credential of the call, if exports may have others.
     base: Option<Credential>,
     uid: u32,
     tag: u16,
 }
 
 impl<'a> Acting<'a> {
-    /// A compound begins above all exports, with the credential of the call.
+    /// Begins above all exports, with the credential of the call.
     pub fn new(rights: Rights<'a>, who: &Credential) -> Self {
         Self {
             rights,
@@ -25,8 +25,8 @@ impl<'a> Acting<'a> {
         }
     }
 
-    /// The user of the call, to which clients of version 4 belong wherever they act: who it says it is. Squashed, all users would be
-    /// one, and each could end the clients of the others.
+    /// The user that the caller claims to be. Clients of version 4 belong to it, in whatever export they act. If squashed users
+    /// owned them, each user could end the clients of all others.
     pub fn uid(&self) -> u32 {
         self.uid
     }
@@ -36,9 +36,9 @@ impl<'a> Acting<'a> {
         self.rights.check(tag)
     }
 
-    /// Goes on in another export, if it is another, and sets `who` to the credential there. The caller of this has checked
-    /// that the export may be reached.
-    pub fn go(&mut self, tag: u16, who: &mut Credential) {
+    /// Acts in the export with this tag from now on, and sets `who` to the credential there. The caller has checked that the
+    /// export may be reached.
+    pub fn move_to(&mut self, tag: u16, who: &mut Credential) {
         let Some(base) = self.base.as_ref().filter(|_| tag != self.tag) else {
             return;
         };
@@ -49,7 +49,7 @@ impl<'a> Acting<'a> {
         self.tag = tag;
     }
 
-    /// Refuses with XDEV an export in which the caller does not act as `who`: one operation has one credential.
+    /// Refuses with XDEV an export in which the caller does not act as `who`. One operation has one credential.
     pub fn check_same(&self, tag: u16, who: &Credential) -> Result<(), Status> {
         match &self.base {
             Some(base) if tag != self.tag && *self.rights.credential(tag, base)? != *who => {
@@ -97,16 +97,16 @@ mod tests {
         });
         let mut who = access.credential(&caller, &auth).unwrap();
         let mut acting = Acting::new(access.rights(&caller, &auth), &who);
-        acting.go(1, &mut who);
+        acting.move_to(1, &mut who);
         assert_eq!((who.uid, acting.uid()), (5, 5));
         // No operation reads with the rights of one export and writes with those of another.
         assert_eq!(acting.check_same(2, &who), Err(Status::XDev));
         assert_eq!(acting.check_same(3, &who), Ok(()));
-        acting.go(2, &mut who);
+        acting.move_to(2, &mut who);
         assert_eq!(who.uid, 1000);
         assert_eq!(acting.check_same(1, &who), Err(Status::XDev));
         // Nobody may reach an export that does not exist.
-        acting.go(9, &mut who);
+        acting.move_to(9, &mut who);
         assert_eq!(who.uid, NOBODY);
         assert_eq!(acting.check(9), Err(Status::Stale));
     }

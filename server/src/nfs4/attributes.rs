@@ -1,4 +1,4 @@
-//! Attributes as version 4 tells them (RFC 7530, section 5; RFC 8881, section 5).
+//! The attributes of version 4 (RFC 7530, section 5; RFC 8881, section 5).
 
 use odafs_common::wire::nfs4::{
     Attribute, Attributes as Wire, Bitmap, ChangeType, FileHandle, FileType, FsId, Opaque,
@@ -15,7 +15,7 @@ use crate::vfs::{
     self, Attributes, FileSystemLimits, ObjectId, SetAttributes, Space, copies, xattrs,
 };
 
-/// What a file system tells of its space.
+/// The attributes of a file system's space.
 const SPACE: Bitmap = Bitmap::of(&[
     Attribute::FilesAvailable,
     Attribute::FilesFree,
@@ -24,7 +24,7 @@ const SPACE: Bitmap = Bitmap::of(&[
     Attribute::SpaceFree,
     Attribute::SpaceTotal,
 ]);
-/// What a file system tells of its limits.
+/// The attributes of a file system's limits.
 const LIMITS: Bitmap = Bitmap::of(&[
     Attribute::CaseInsensitive,
     Attribute::CasePreserving,
@@ -35,7 +35,7 @@ const LIMITS: Bitmap = Bitmap::of(&[
     Attribute::NoTrunc,
     Attribute::TimeDelta,
 ]);
-/// What is known of every object.
+/// The attributes of an object.
 const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::SupportedAttributes,
     Attribute::Type,
@@ -74,8 +74,8 @@ const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::CloneBlockSize,
     Attribute::OpenArguments,
 ]);
-/// What OPEN takes. Delegations are not told of when there is room for them, nor do they keep times. No client has state that
-/// outlives its restart.
+/// What OPEN supports (RFC 9754). Not: to say later that a delegation can be had, delegations of timestamps, and claims of
+/// delegations from before a client's restart.
 const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     share_access: numbers(&[1, 2, 3]),
     share_deny: numbers(&[0, 1, 2, 3]),
@@ -93,14 +93,14 @@ const fn numbers(all: &[u32]) -> Bitmap {
     set
 }
 
-/// What can be set, and how a mode comes about.
+/// The attributes that can be set and not asked for.
 const SETTABLE: Bitmap = Bitmap::of(&[
     Attribute::TimeAccessSet,
     Attribute::TimeModifySet,
     Attribute::ModeSetMasked,
     Attribute::ModeUmask,
 ]);
-/// What an exclusive creation can set: not the times, which keep its verifier.
+/// The attributes that an exclusive creation can set. The times are not among them: the server keeps the verifier in them.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[
     Attribute::Size,
     Attribute::Acl,
@@ -110,10 +110,10 @@ const EXCLUSIVE: Bitmap = Bitmap::of(&[
     Attribute::ModeSetMasked,
     Attribute::ModeUmask,
 ]);
-/// Names need not be UTF-8.
+/// The server takes names that are not UTF-8 (FSCHARSET_CAP4_CONTAINS_NON_UTF8).
 const CHARSET_ANY: u32 = 1;
 
-/// The attributes that clients of a minor version may ask for or set.
+/// The attributes that clients of a minor version can ask for or set.
 pub(super) fn supported(minor: u32) -> Bitmap {
     let all = OBJECT.or(&SPACE).or(&LIMITS).or(&SETTABLE);
     all.and(&known_in(minor))
@@ -129,12 +129,12 @@ const MODES: Bitmap = Bitmap::of(&[
     Attribute::ModeUmask,
 ]);
 
-/// The attributes that the client may set in an exclusive creation.
+/// The attributes that the client can set in an exclusive creation.
 pub(super) fn exclusive(c: &Compound<'_>) -> Bitmap {
     EXCLUSIVE.and(c.supported())
 }
 
-/// What is asked of a whole file system.
+/// Space and limits of a file system, as far as they were asked for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FileSystem {
     space: Option<Space>,
@@ -142,7 +142,7 @@ pub(super) struct FileSystem {
 }
 
 impl FileSystem {
-    /// As far as it is asked for. Then the operation may have to wait.
+    /// Of the file system in which the object lies. May block if any is asked for.
     pub fn of(c: &Compound<'_>, object: ObjectId, asked: &Bitmap) -> Done<Self> {
         let wants = |of: &Bitmap| !asked.and(of).is_empty();
         if wants(&SPACE) || wants(&LIMITS) {
@@ -157,15 +157,15 @@ impl FileSystem {
     }
 }
 
-/// What is told of an object beside its attributes.
-pub(super) struct Beside {
+/// Owners and access control list of an object, as far as they were asked for.
+pub(super) struct Names {
     owner: Option<Text>,
     group: Option<Text>,
-    acl: Option<acls::Sent>,
+    acl: Option<acls::NamedEntries>,
 }
 
-impl Beside {
-    /// As far as it is asked for. Then the operation may have to wait.
+impl Names {
+    /// Of an object with these attributes. May block if any is asked for.
     pub fn of(
         c: &Compound<'_>,
         object: ObjectId,
@@ -180,7 +180,7 @@ impl Beside {
         let acl = match asked.and(c.supported()).contains(Attribute::Acl) {
             true => {
                 c.may_block()?;
-                Some(acls::Sent::of(c, object, known)?)
+                Some(acls::NamedEntries::of(c, object, known)?)
             }
             false => None,
         };
@@ -192,7 +192,7 @@ impl Beside {
     }
 }
 
-/// Gives `then` the attributes of an object.
+/// Calls `then` with the attributes of an object.
 pub(super) fn with<R>(
     c: &Compound<'_>,
     object: Object,
@@ -203,22 +203,33 @@ pub(super) fn with<R>(
         Object::Pseudo(depth) => Ok(with_pseudo(c, depth, then)),
         Object::Real(object) => {
             let known = c.attributes(object)?;
-            let system = FileSystem::of(c, object, asked)?;
-            let beside = Beside::of(c, object, &known, asked)?;
-            Ok(with_known(c, object, &known, (&system, &beside), then))
+            with_known(c, object, &known, asked, then)
         }
     }
 }
 
-/// Gives `then` the attributes of an object that are known already.
+/// As [`with`], if the object's attributes are known.
 pub(super) fn with_known<R>(
     c: &Compound<'_>,
     object: ObjectId,
     known: &Attributes,
-    (system, beside): (&FileSystem, &Beside),
+    asked: &Bitmap,
+    then: impl FnOnce(&Wire<'_>) -> R,
+) -> Done<R> {
+    let system = FileSystem::of(c, object, asked)?;
+    let names = Names::of(c, object, known, asked)?;
+    Ok(with_all(c, object, known, (&system, &names), then))
+}
+
+/// As [`with`], if all that it takes is known.
+pub(super) fn with_all<R>(
+    c: &Compound<'_>,
+    object: ObjectId,
+    known: &Attributes,
+    (system, names): (&FileSystem, &Names),
     then: impl FnOnce(&Wire<'_>) -> R,
 ) -> R {
-    let handle = c.handle(Object::Real(object));
+    let handle = c.file_handle(Object::Real(object));
     let tree = &c.server.tree;
     let above = tree.mounted_on().filter(|_| tree.is_export_root(object));
     let above = above.or_else(|| c.export.store().mounted_on(object));
@@ -234,9 +245,9 @@ pub(super) fn with_known<R>(
         fileid: Some(known.fileid),
         mode: Some(known.mode),
         links: Some(known.links),
-        owner: beside.owner.as_ref().map(|text| Opaque(text.bytes())),
-        group: beside.group.as_ref().map(|text| Opaque(text.bytes())),
-        acl: beside.acl.as_ref().map(acls::Sent::wire),
+        owner: names.owner.as_ref().map(|text| Opaque(text.bytes())),
+        group: names.group.as_ref().map(|text| Opaque(text.bytes())),
+        acl: names.acl.as_ref().map(acls::NamedEntries::wire),
         device: Some(convert::device(known.device)),
         space_used: Some(known.used),
         time_access: Some(convert::time(known.atime)),
@@ -270,12 +281,12 @@ pub(super) fn with_known<R>(
     then(&all)
 }
 
-/// Directories of the pseudo file system never change.
+/// Calls `then` with the attributes of a directory of the pseudo file system, which never change.
 fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R) -> R {
-    let handle = c.handle(Object::Pseudo(depth));
+    let handle = c.file_handle(Object::Pseudo(depth));
     let number = fileid(depth.into());
     let time = Some(Time::default());
-    let acl = acls::Sent::of_pseudo();
+    let acl = acls::NamedEntries::of_pseudo();
     then(&Wire {
         kind: Some(FileType::Directory),
         change: Some(1),
@@ -315,7 +326,7 @@ fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R
     })
 }
 
-/// What is the same of all objects.
+/// The attributes that are the same for all objects.
 fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
     let lease = c.server.lease.0 / 1_000_000_000;
     let later = c.minor > 0;
@@ -343,8 +354,8 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
     }
 }
 
-/// What a client sets but for lists, in the server's own types. `mode` is the one that stands, of which a client may change a
-/// part. May wait.
+/// The attributes that a client sets, but for access control lists, in the server's own types. `mode` is the present mode: a
+/// client may change a part of it. May block.
 pub(super) fn to_set(c: &Compound<'_>, new: &WireSet<'_>, mode: u32) -> Done<SetAttributes> {
     let whole = match (new.mode, new.mode_masked, new.mode_umask) {
         (Some(mode), ..) => Some(mode),
@@ -370,18 +381,18 @@ pub(super) fn to_set(c: &Compound<'_>, new: &WireSet<'_>, mode: u32) -> Done<Set
     })
 }
 
-/// What a new object is made with, and what is set once it is there.
+/// The attributes of an object that a client makes.
 pub(super) struct NewObject {
-    /// Where a list is to be set, nobody but the owner has any right before it is.
+    /// Those with which it is made. If it gets access control lists, nobody but the owner has any right before these are set.
     pub attributes: SetAttributes,
-    /// The lists.
+    /// The lists, which are set once it is there.
     pub acls: Option<NewAcls>,
-    /// All of these.
+    /// All attributes that the client gives.
     pub set: Bitmap,
 }
 
 impl NewObject {
-    /// What a client asks for. `usual` is the mode of which it may change a part. May wait.
+    /// Those that a client gives. `usual` is the mode of which it may change a part. May block.
     pub fn parse(
         c: &Compound<'_>,
         raw: &RawAttributes<'_>,
@@ -390,9 +401,7 @@ impl NewObject {
     ) -> Done<Self> {
         let theirs = WireSet::parse(raw, supported)?;
         let mut attributes = to_set(c, &theirs, usual)?;
-        let acls = theirs.acl.as_ref();
-        let acls = acls.map(|list| acls::from_wire(c, list, directory));
-        let acls = acls.transpose()?;
+        let acls = acls::from_wire(c, theirs.acl.as_ref(), directory)?;
         if acls.is_some() {
             let private = if directory { 0o7700 } else { 0o7600 };
             attributes.mode = Some(attributes.mode.unwrap_or(0o700) & private);
@@ -404,7 +413,8 @@ impl NewObject {
         })
     }
 
-    /// Sets the lists of the object that was made. What has been set: if they could not be, neither they nor the mode.
+    /// Sets the lists of the object that was made. Returns the attributes that were set: without the lists and the mode if the
+    /// lists could not be set.
     pub fn finish(&self, c: &Compound<'_>, object: ObjectId) -> Bitmap {
         let Some(lists) = &self.acls else {
             return self.set;

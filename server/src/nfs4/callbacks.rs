@@ -1,5 +1,5 @@
-//! CB_COMPOUND (RFC 8881, section 20): what [`super::state`] wants said is sent over the connections that clients have
-//! bound, and their replies are told to it.
+//! CB_COMPOUND (RFC 8881, section 20). This sends the callbacks of [`super::state`] over the connections that clients have bound,
+//! and takes the outcomes to it.
 
 use std::collections::HashMap;
 
@@ -17,19 +17,21 @@ use odafs_nic::calls::Back;
 
 use super::Nfs4;
 use super::recalls::Messenger;
-use super::state::{Callback, Called, Copied, Origin, Send};
+use super::state::{Callback, Called, Copied, Send};
 use crate::vfs::export::Exports;
 use crate::vfs::metrics::counter;
 
 /// The version of the callback program.
 const CALLBACK_VERSION: u32 = 1;
+/// The attributes that CB_GETATTR asks for.
+const ASKED: Bitmap = Bitmap::of(&[Attribute::Change, Attribute::Size]);
 
-/// The ways back, and what is under way on them.
+/// The connections that carry callbacks, and the callbacks under way over them.
 #[derive(Debug, Default)]
 pub(super) struct Callbacks {
-    /// By connection.
-    ways: HashMap<u64, Arc<dyn Back>>,
-    /// By the xid of the call.
+    /// By number.
+    connections: HashMap<u64, Arc<dyn Back>>,
+    /// By xid.
     under_way: HashMap<u32, UnderWay>,
     last_xid: u32,
     sent: u64,
@@ -44,23 +46,23 @@ struct UnderWay {
 }
 
 impl Callbacks {
-    /// Callbacks may go this way.
-    pub fn know(&mut self, connection: u64, way: &Arc<dyn Back>) {
-        self.ways
-            .entry(connection)
-            .or_insert_with(|| Arc::clone(way));
+    /// Adds a connection.
+    pub fn add(&mut self, connection: u64, back: &Arc<dyn Back>) {
+        let known = self.connections.entry(connection);
+        known.or_insert_with(|| Arc::clone(back));
     }
 
-    /// The connection is gone.
+    /// Forgets a connection that has ended.
     pub fn forget(&mut self, connection: u64) {
-        if self.ways.remove(&connection).is_some() {
-            self.under_way.retain(|_, way| way.connection != connection);
+        if self.connections.remove(&connection).is_some() {
+            let same = |under_way: &UnderWay| under_way.connection == connection;
+            self.under_way.retain(|_, under_way| !same(under_way));
         }
     }
 
-    /// Forgets connections that ended before they were known.
+    /// Forgets connections that had ended before they were added.
     pub fn tick(&mut self) {
-        self.ways.retain(|_, way| way.is_open());
+        self.connections.retain(|_, back| back.is_open());
     }
 
     pub fn append_text(&self, out: &mut String) {
@@ -81,13 +83,13 @@ impl Callbacks {
     fn send(&mut self, send: &Send, export: &Exports) -> bool {
         self.last_xid = self.last_xid.wrapping_add(1);
         let xid = self.last_xid;
-        let Some(way) = self.ways.get(&send.connection) else {
+        let Some(back) = self.connections.get(&send.connection) else {
             return false;
         };
-        let gone = way.send(message(xid, send, export));
-        if gone {
+        let sent = back.send(message(xid, send, export));
+        if sent {
             self.sent += 1;
-            // A session has one under way at a time: an answer to an earlier one, which was given up, tells nothing of this.
+            // A session has one callback under way. An earlier one was given up, so its answer must not count for this one.
             self.under_way
                 .retain(|_, given_up| given_up.session != send.session);
             let under_way = UnderWay {
@@ -97,7 +99,7 @@ impl Callbacks {
             };
             self.under_way.insert(xid, under_way);
         }
-        gone
+        sent
     }
 }
 
@@ -122,66 +124,48 @@ fn message(xid: u32, send: &Send, export: &Exports) -> Vec<u8> {
         cache: false,
         referring: referring(&send.callback),
     });
-    let call = CallWriter::callback(&mut w, Opaque(b""), send.minor, 0).push(&sequence);
-    match &send.callback {
-        Callback::NotifyLock { file, owner } => {
-            let handle = export.handle(*file);
-            call.push(&CallbackOperation::NotifyLock(NotifyLockArgs {
-                file: FileHandle(&handle),
-                owner: StateOwner {
-                    client_id: send.client,
-                    owner: Opaque(owner),
-                },
-            }))
+    let handle = send.callback.file().map(|file| export.handle(file));
+    let file = FileHandle(handle.as_deref().unwrap_or_default());
+    let operation = match &send.callback {
+        Callback::NotifyLock { owner, .. } => CallbackOperation::NotifyLock(NotifyLockArgs {
+            file,
+            owner: StateOwner {
+                client_id: send.client,
+                owner: Opaque(owner),
+            },
+        }),
+        Callback::Recall { stateid, .. } => CallbackOperation::Recall(RecallArgs {
+            state: *stateid,
+            truncate: false,
+            file,
+        }),
+        Callback::GetAttributes { .. } => {
+            CallbackOperation::GetAttributes(CallbackGetAttributesArgs { file, asked: ASKED })
         }
-        Callback::Recall { state, file, .. } => {
-            let handle = export.handle(*file);
-            call.push(&CallbackOperation::Recall(RecallArgs {
-                state: *state,
-                truncate: false,
-                file: FileHandle(&handle),
-            }))
-        }
-        Callback::GetAttributes { file, .. } => {
-            let handle = export.handle(*file);
-            call.push(&CallbackOperation::GetAttributes(
-                CallbackGetAttributesArgs {
-                    file: FileHandle(&handle),
-                    asked: Bitmap::of(&[Attribute::Change, Attribute::Size]),
-                },
-            ))
-        }
-        Callback::RecallSlot { target } => {
-            call.push(&CallbackOperation::RecallSlot(RecallSlotArgs {
-                target_highest_slot: *target,
-            }))
-        }
-        Callback::RecallAny { keep } => call.push(&CallbackOperation::RecallAny(RecallAnyArgs {
+        Callback::RecallSlot { target } => CallbackOperation::RecallSlot(RecallSlotArgs {
+            target_highest_slot: *target,
+        }),
+        Callback::RecallAny { keep } => CallbackOperation::RecallAny(RecallAnyArgs {
             keep: *keep,
             types: Bitmap::EMPTY
                 .with(recall_any::READ_DELEGATIONS)
                 .with(recall_any::WRITE_DELEGATIONS),
-        })),
+        }),
         Callback::Offload {
-            state,
+            stateid, copied, ..
+        } => CallbackOperation::Offload(OffloadArgs {
             file,
-            copied,
-            ..
-        } => {
-            let handle = export.handle(*file);
-            call.push(&CallbackOperation::Offload(OffloadArgs {
-                file: FileHandle(&handle),
-                state: *state,
-                info: told(copied),
-            }))
-        }
-    }
-    .finish();
+            state: *stateid,
+            info: offload_info(copied),
+        }),
+    };
+    let call = CallWriter::callback(&mut w, Opaque(b""), send.minor, 0).push(&sequence);
+    call.push(&operation).finish();
     bytes
 }
 
-/// What became of a copy, as the wire tells it. It goes on no more, so there is no stateid in it.
-fn told(copied: &Copied) -> OffloadInfo {
+/// How a copy ended. It does not go on, so there is no stateid in this.
+fn offload_info(copied: &Copied) -> OffloadInfo {
     match copied.status {
         Status::Ok => OffloadInfo::Done(WriteResponse {
             callback: AtMostOne(None),
@@ -195,15 +179,7 @@ fn told(copied: &Copied) -> OffloadInfo {
 
 /// The compound whose reply a callback may overtake (RFC 8881, section 2.10.6.3).
 fn referring<const MOST: u32>(callback: &Callback) -> List<ReferringCalls, MOST> {
-    let origin = match callback {
-        Callback::Recall { origin, .. }
-        | Callback::GetAttributes { origin, .. }
-        | Callback::Offload { origin, .. } => *origin,
-        Callback::NotifyLock { .. } | Callback::RecallAny { .. } | Callback::RecallSlot { .. } => {
-            None
-        }
-    };
-    let calls = origin.map(|origin: Origin| ReferringCalls {
+    let calls = callback.origin().map(|origin| ReferringCalls {
         session: origin.session,
         calls: List(vec![ReferringCall {
             sequence: origin.sequence,
@@ -213,7 +189,7 @@ fn referring<const MOST: u32>(callback: &Callback) -> List<ReferringCalls, MOST>
     List(calls.into_iter().collect())
 }
 
-/// What became of a callback, by its reply.
+/// The outcome of a callback with this reply.
 fn outcome(reply: &rpc::Reply<'_>) -> Called {
     let Ok(body) = &reply.body else {
         return Called::Refused;
@@ -227,32 +203,31 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
                 CallbackResult::Recall(Err(Status::Delay))
                 | CallbackResult::Offload(Err(Status::Delay)),
             )) => Called::NotYet,
-            // Perhaps the delegation is on its way still.
+            // The reply that brings the delegation may still be on its way.
             Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
                 Called::Unknown
             }
-            Some(Ok(CallbackResult::GetAttributes(Ok(raw)))) => heard(&raw),
-            // What the client makes of the rest is its own business.
+            Some(Ok(CallbackResult::GetAttributes(Ok(raw)))) => told(&raw),
+            // Nothing depends on what it answers otherwise.
             _ => Called::Seen,
         },
-        Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Somehow,
+        Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::AnswerLost,
         Some(Ok(CallbackResult::Sequence(Err(Status::Delay)))) => Called::Later,
         _ => Called::Refused,
     }
 }
 
-/// The attributes that a client was asked for. If it tells others too, these are behind them.
-fn heard(raw: &RawAttributes<'_>) -> Called {
+/// The answer to CB_GETATTR: the attributes that were asked for, which come before any others.
+fn told(raw: &RawAttributes<'_>) -> Called {
     const BYTES: usize = 16;
-    let asked = Bitmap::of(&[Attribute::Change, Attribute::Size]);
     let (Some(values), true) = (
         raw.values.0.get(..BYTES),
-        raw.mask.iter().take(2).eq(asked.iter()),
+        raw.mask.iter().take(2).eq(ASKED.iter()),
     ) else {
         return Called::Seen;
     };
     let told = RawAttributes {
-        mask: asked,
+        mask: ASKED,
         values: AttributeValues(values),
     };
     match Attributes::parse(&told) {
@@ -266,7 +241,7 @@ fn heard(raw: &RawAttributes<'_>) -> Called {
 }
 
 impl Messenger {
-    /// Sends the callbacks that wait.
+    /// Sends the callbacks that can be sent now.
     pub fn call_back(&self) {
         let now = odafs_fabric::clock::now();
         loop {
@@ -290,13 +265,13 @@ impl Messenger {
 }
 
 impl Nfs4 {
-    /// A reply came over a connection.
+    /// Takes the reply to a callback.
     pub(super) fn called(&self, connection: u64, message: &[u8]) {
         let Ok(reply) = rpc::parse_reply(message) else {
             return;
         };
         let mut callbacks = self.callbacks.lock();
-        let ours = |way: &UnderWay| way.connection == connection;
+        let ours = |under_way: &UnderWay| under_way.connection == connection;
         if !callbacks.under_way.get(&reply.xid).is_some_and(ours) {
             return;
         }

@@ -1,11 +1,11 @@
-//! How compounds are classified, by what their operations do.
+//! Classifies compounds by what their operations do.
 
 use odafs_common::wire::nfs4::{OpCode, Operations};
 
 use super::OPERATIONS_MAX;
 use crate::rpc::drc::Repeats;
 
-/// What a repetition of a compound would do. Later minor versions have sessions, whose slots remember replies.
+/// What a repetition of a compound would do. In 4.1 and later the slots of sessions remember replies.
 pub(super) fn repeats<'a>(operations: Operations<'a>) -> Repeats<'a> {
     use OpCode as C;
     if operations.header().minor_version > 0 {
@@ -43,11 +43,11 @@ pub(super) fn repeats<'a>(operations: Operations<'a>) -> Repeats<'a> {
 /// Whether a compound may wait for stable storage.
 pub(super) fn may_sync(operations: Operations<'_>) -> bool {
     let mut operations = operations.map_while(Result::ok);
-    operations.any(|operation| !looks(operation.code()))
+    operations.any(|operation| !syncs_nothing(operation.code()))
 }
 
 /// Whether an operation brings nothing to stable storage.
-fn looks(code: OpCode) -> bool {
+fn syncs_nothing(code: OpCode) -> bool {
     use OpCode as C;
     matches!(
         code,
@@ -76,7 +76,7 @@ fn looks(code: OpCode) -> bool {
             | C::IoAdvise
             | C::Renew
             | C::TestStateId
-            // Changes wait for it on the threads for what may sync, so it must not.
+            // Changes wait for it on the threads that may sync, so it must run elsewhere.
             | C::DelegationReturn
     )
 }

@@ -1,52 +1,48 @@
-//! Clients of minor version 0 (RFC 7530, sections 16.30, 16.33, 16.34 and 16.37).
+//! Operations on clients of minor version 0 (RFC 7530, sections 16.30, 16.33, 16.34 and 16.37).
 
 use odafs_common::wire::nfs4::{
     Locker, Operation, ResultWriter, SetClientIdFailed, SetClientIdResult, Status,
 };
 
-use super::compound::{Compound, Done};
+use super::compound::{Compound, Written, plain};
 use super::state::{Principal, client_named_by};
 
 pub(super) fn run(
     c: &mut Compound<'_>,
     operation: &Operation<'_>,
     w: &mut ResultWriter<'_, '_>,
-) -> Done<Status> {
+) -> Written {
     use Operation as O;
     let code = operation.code();
     let who = Principal(c.acting.uid());
     let mut state = c.server.state.lock();
     match operation {
         O::SetClientId(arguments) => {
-            let result: SetClientIdResult<'_> =
-                state
-                    .set_client_id(c.now, who, arguments)
-                    .map_err(|status| match status {
-                        // The address that is asked for is the client's own business.
-                        Status::ClidInUse => SetClientIdFailed::InUse(arguments.callback.address),
-                        status => SetClientIdFailed::Other(status),
-                    });
-            w.push(code, &result);
-            return Ok(match result {
-                Ok(_) => Status::Ok,
-                Err(SetClientIdFailed::InUse(_)) => Status::ClidInUse,
-                Err(SetClientIdFailed::Other(status)) => status,
-            });
+            match state.set_client_id(c.now, who, arguments) {
+                Err(Status::ClidInUse) => {
+                    // The server does not keep the address of the other client: it says the one that was asked for.
+                    let in_use = SetClientIdFailed::InUse(arguments.callback.address);
+                    let result: SetClientIdResult<'_> = Err(in_use);
+                    w.push(code, &result);
+                    Ok(Status::ClidInUse)
+                }
+                made => plain(w, code, made?),
+            }
         }
-        O::SetClientIdConfirm(confirm) => state.confirm_client_id(c.now, who, confirm)?,
-        O::Renew(client) => state.renew(c.now, *client)?,
-        O::ReleaseLockOwner(owner) => state.release_lock_owner(c.now, owner)?,
-        _ => return Err(Status::ServerFault.into()),
+        O::SetClientIdConfirm(confirm) => {
+            plain(w, code, state.confirm_client_id(c.now, who, confirm)?)
+        }
+        O::Renew(client) => plain(w, code, state.renew(c.now, *client)?),
+        O::ReleaseLockOwner(owner) => plain(w, code, state.release_lock_owner(c.now, owner)?),
+        _ => Err(Status::ServerFault.into()),
     }
-    w.push(code, &Ok::<_, Status>(()));
-    Ok(Status::Ok)
 }
 
-/// The client whose lease an operation of minor version 0 renews if it succeeds: that of the stateid, of the owner or of the
-/// client id in it (RFC 7530, section 9.6).
+/// The client whose lease an operation of minor version 0 renews if it succeeds: the client of its stateid, owner or client id
+/// (RFC 7530, section 9.6).
 pub(super) fn renewed(operation: &Operation<'_>) -> Option<u64> {
     use Operation as O;
-    let state = match operation {
+    let stateid = match operation {
         O::Open(arguments) => return Some(arguments.owner.client_id),
         O::LockTest(arguments) => return Some(arguments.owner.client_id),
         O::Renew(client) => return Some(*client),
@@ -63,5 +59,5 @@ pub(super) fn renewed(operation: &Operation<'_>) -> Option<u64> {
         O::Unlock(arguments) => arguments.lock,
         _ => return None,
     };
-    Some(client_named_by(&state))
+    Some(client_named_by(&stateid))
 }

@@ -1,4 +1,4 @@
-//! COMMIT (RFC 7530, section 16.3; RFC 8881, section 18.3). All of the file is synced, whatever the range.
+//! COMMIT (RFC 7530, section 16.3; RFC 8881, section 18.3). It syncs the whole file, whatever the range.
 
 use odafs_common::wire::nfs4::CommitOk;
 

@@ -1,18 +1,18 @@
-//! COMPOUND: what its operations work with, and which file serves each. `run.rs` runs them one after the other.
+//! COMPOUND: what its operations share, and which function serves each. `run.rs` runs them one after the other.
 
-use odafs_common::wire::nfs4::{OpCode, Operation, ResultWriter, SessionId, StateId, Status};
+use odafs_common::wire::nfs4::{OpCode, Operation, ResultWriter, StateId, Status};
 use odafs_common::wire::xdr::Encode;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Back, Placed};
 
-use super::object::{Handle, Object, Tree};
-use super::state::{Origin, Sender};
+use super::object::{FileHandleBytes, Object, Tree};
+use super::state::{Io, Origin, Sender};
 use super::{
-    Nfs4, access, acting::Acting, clients, commit, create, getattr, link, lock, lookup, read,
-    readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space, verify, write,
-    xattrs,
+    Nfs4, access, acting::Acting, clients, commit, copy, create, getattr, link, lock, lookup,
+    offload, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
+    verify, write, xattrs,
 };
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Exports;
@@ -20,12 +20,12 @@ use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::{self, Attributes, Credential, ObjectId};
 
-/// Why an operation has no result of its own.
+/// Why an operation, or a part of it, ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It would have to wait, and [`Effort::ResidentOnly`] is all that it may do. It has changed nothing.
+    /// It would block, which [`Effort::ResidentOnly`] does not allow. It has changed nothing.
     Blocks,
-    /// It failed with this status and says nothing more.
+    /// It failed with this status, which is all of its result.
     Status(Status),
 }
 
@@ -40,15 +40,14 @@ pub(super) type Done<T> = Result<T, Stop>;
 /// The status of an operation whose result has been written.
 pub(super) type Written = Done<Status>;
 
-/// The object of the current or of the saved file handle, and the stateid that goes with it (RFC 8881, section
-/// 16.2.3.1.2).
+/// The object of the current or the saved file handle, with its stateid (RFC 8881, section 16.2.3.1.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CurrentObject {
     pub object: Option<Object>,
-    /// Instead of `object`: a file in an export that the rules took from the client, which holds something of it still. What it
-    /// holds it may give back, and nothing else.
+    /// Instead of `object`: a file in an export that the caller may no longer reach, on which the client still holds state. It
+    /// may give that state back, and do nothing else.
     withdrawn: Option<ObjectId>,
-    state: Option<StateId>,
+    stateid: Option<StateId>,
 }
 
 impl CurrentObject {
@@ -59,7 +58,8 @@ impl CurrentObject {
         }
     }
 
-    /// The object, or why there is none to work with. Who is refused access tries again to give back without looking first.
+    /// The object, or why there is none. A client that gets ACCESS for a withdrawn file gives its state back without looking at
+    /// the file first.
     fn get(&self) -> Done<Object> {
         let missing = match self.withdrawn {
             Some(_) => Status::Access,
@@ -78,28 +78,26 @@ pub(super) struct Compound<'a> {
     pub effort: Effort,
     pub minor: u32,
     pub connection: u64,
-    /// The way to call the client over that connection.
+    /// Calls the client over that connection.
     pub back: Option<Arc<dyn Back>>,
-    /// The session of the compound.
-    pub session: Option<SessionId>,
-    /// The name of the compound in callbacks.
+    /// The compound as callbacks refer to it, if it is one of a session.
     pub origin: Option<Origin>,
     pub now: Nanos,
-    /// The client whose stateids and owners are meant.
+    /// The client to which the stateids and owners in the arguments belong.
     pub sender: Sender,
     /// The client whose lease an operation has renewed (4.0).
     pub renewed: Option<u64>,
-    /// Bytes of data that may go ahead of the reply instead of into it.
+    /// How many bytes of data may go to the caller's memory instead of into the reply.
     pub placement: Option<u32>,
-    /// The data that do.
+    /// The data that go there.
     pub placed: Option<Placed>,
-    /// The payload that came apart from the arguments, until it is used.
+    /// The payload, if it came apart from the arguments and no operation has used it yet.
     pub apart: Option<Gather<'a>>,
     pub current: CurrentObject,
     pub saved: CurrentObject,
-    /// The longest reply, in bytes from the status of the compound on.
+    /// The longest reply, in bytes from the compound's status on.
     pub room: usize,
-    /// The longest reply that the slot can keep, if it is to keep it, counted in the same way.
+    /// The longest reply that the slot can keep, counted in the same way, if the client asks it to keep the reply.
     pub kept: Option<usize>,
 }
 
@@ -107,7 +105,7 @@ pub(super) struct Compound<'a> {
 impl Compound<'_> {
     /// Runs one operation and writes its result, unless that is only the status of a failure. An operation that would block
     /// says so before it changes anything.
-    pub(super) fn one(
+    pub(super) fn execute(
         &mut self,
         operation: Operation<'_>,
         w: &mut ResultWriter<'_, '_>,
@@ -124,7 +122,7 @@ impl Compound<'_> {
                     }
                     Err(refused) => {
                         let named = self.export.named(handle.0).ok();
-                        let held = named.and_then(|object| self.held_still(object));
+                        let held = named.and_then(|object| self.still_held(object));
                         self.current = held.ok_or(refused)?;
                     }
                 }
@@ -135,7 +133,7 @@ impl Compound<'_> {
                 plain(w, code, ())
             }
             O::GetFileHandle => {
-                let handle = self.handle(self.object()?);
+                let handle = self.file_handle(self.object()?);
                 plain(w, code, odafs_common::wire::nfs4::FileHandle(&handle))
             }
             O::SaveFileHandle => {
@@ -150,72 +148,33 @@ impl Compound<'_> {
                     return Err(missing[usize::from(self.minor > 0)].into());
                 };
                 self.current = self.saved;
-                self.acting.go(object.tag(self.export), &mut self.who);
+                self.acting.move_to(object.tag(self.export), &mut self.who);
                 plain(w, code, ())
             }
             O::GetAttributes(arguments) => getattr::getattr(self, &arguments, w),
-            O::Access(arguments) => {
-                let granted = access::access(self, arguments)?;
-                plain(w, code, granted)
-            }
-            O::Lookup(name) => {
-                lookup::lookup(self, name)?;
-                plain(w, code, ())
-            }
-            O::LookupParent => {
-                lookup::parent(self)?;
-                plain(w, code, ())
-            }
+            O::Access(arguments) => plain(w, code, access::access(self, arguments)?),
+            O::Lookup(name) => plain(w, code, lookup::lookup(self, name)?),
+            O::LookupParent => plain(w, code, lookup::parent(self)?),
             O::Read(arguments) => read::read(self, &arguments, w),
             O::ReadPlus(arguments) => read::read_plus(self, &arguments, w),
             O::ReadDir(arguments) => readdir::readdir(self, &arguments, w),
             O::ReadLink => readlink::readlink(self, w),
-            O::Verify(theirs) => {
-                verify::verify(self, &theirs, true)?;
-                plain(w, code, ())
-            }
-            O::VerifyNot(theirs) => {
-                verify::verify(self, &theirs, false)?;
-                plain(w, code, ())
-            }
-            O::Write(arguments) => {
-                let written = write::write(self, &arguments)?;
-                plain(w, code, written)
-            }
-            O::Commit(_) => {
-                let committed = commit::commit(self)?;
-                plain(w, code, committed)
-            }
+            O::Verify(theirs) => plain(w, code, verify::verify(self, &theirs, true)?),
+            O::VerifyNot(theirs) => plain(w, code, verify::verify(self, &theirs, false)?),
+            O::Write(arguments) => plain(w, code, write::write(self, &arguments)?),
+            O::Commit(_) => plain(w, code, commit::commit(self)?),
             O::SetAttributes(arguments) => {
                 self.may_block()?;
                 let result = setattr::setattr(self, &arguments);
                 w.push(code, &result);
                 Ok(result.status)
             }
-            O::Create(arguments) => {
-                let made = create::create(self, &arguments)?;
-                plain(w, code, made)
-            }
-            O::Link(name) => {
-                let change = link::link(self, name)?;
-                plain(w, code, change)
-            }
-            O::Remove(name) => {
-                let change = remove::remove(self, name)?;
-                plain(w, code, change)
-            }
-            O::Rename(arguments) => {
-                let changes = rename::rename(self, &arguments)?;
-                plain(w, code, changes)
-            }
-            O::SecInfo(name) => {
-                let flavors = secinfo::of_name(self, name)?;
-                plain(w, code, flavors)
-            }
-            O::SecInfoNoName(style) => {
-                let flavors = secinfo::of_place(self, style)?;
-                plain(w, code, flavors)
-            }
+            O::Create(arguments) => plain(w, code, create::create(self, &arguments)?),
+            O::Link(name) => plain(w, code, link::link(self, name)?),
+            O::Remove(name) => plain(w, code, remove::remove(self, name)?),
+            O::Rename(arguments) => plain(w, code, rename::rename(self, &arguments)?),
+            O::SecInfo(name) => plain(w, code, secinfo::secinfo(self, name)?),
+            O::SecInfoNoName(style) => plain(w, code, secinfo::no_name(self, style)?),
             O::Open(..)
             | O::OpenConfirm(..)
             | O::OpenDowngrade(..)
@@ -227,26 +186,17 @@ impl Compound<'_> {
             }
             O::LockTest(arguments) => lock::test(self, &arguments, w),
             O::GetXattr(name) => xattrs::get(self, name, w),
-            O::SetXattr(arguments) => {
-                let change = xattrs::set(self, &arguments)?;
-                plain(w, code, change)
-            }
+            O::SetXattr(arguments) => plain(w, code, xattrs::set(self, &arguments)?),
             O::ListXattrs(arguments) => xattrs::list(self, &arguments, w),
-            O::RemoveXattr(name) => {
-                let change = xattrs::remove(self, name)?;
-                plain(w, code, change)
-            }
-            O::Allocate(..)
-            | O::Deallocate(..)
-            | O::Copy(..)
-            | O::Clone(..)
-            | O::OffloadCancel(..)
-            | O::OffloadStatus(..)
-            | O::Seek(..)
-            | O::IoAdvise(..) => {
-                self.may_block()?;
-                space::run(self, &operation, w)
-            }
+            O::RemoveXattr(name) => plain(w, code, xattrs::remove(self, name)?),
+            O::Allocate(arguments) => plain(w, code, space::allocate(self, &arguments)?),
+            O::Deallocate(arguments) => plain(w, code, space::deallocate(self, &arguments)?),
+            O::Seek(arguments) => plain(w, code, space::seek(self, &arguments)?),
+            O::IoAdvise(arguments) => plain(w, code, space::advise(self, &arguments)?),
+            O::Copy(arguments) => plain(w, code, copy::copy(self, &arguments)?),
+            O::Clone(arguments) => plain(w, code, copy::clone(self, &arguments)?),
+            O::OffloadCancel(given) => plain(w, code, offload::cancel(self, given)?),
+            O::OffloadStatus(given) => plain(w, code, offload::status(self, given)?),
             O::TestStateId(..) | O::Sequence(..) => sessions::run(self, &operation, w),
             O::Renew(..) => clients::run(self, &operation, w),
             // The server may have to bring the change to stable storage.
@@ -265,13 +215,12 @@ impl Compound<'_> {
                 self.may_block()?;
                 clients::run(self, &operation, w)
             }
-            O::DelegationReturn(state) => {
+            O::DelegationReturn(given) => {
                 self.may_block()?;
-                recalls::give_back(self, state)?;
-                plain(w, code, ())
+                plain(w, code, recalls::delegation_return(self, given)?)
             }
-            // A delegation ends with its client (RFC 8881, section 18.5), and only files have them. There are no named attributes,
-            // and no copies between servers.
+            // Delegations end with their client (RFC 8881, section 18.5), and are of files only. The server has no named
+            // attributes, and copies nothing to or from other servers.
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
@@ -289,24 +238,19 @@ impl<'a> Compound<'a> {
         self.current.get()
     }
 
-    /// The current object, for an operation that only gives back what the client holds of it.
+    /// The current object, for an operation that only gives state back. It may be withdrawn.
     pub fn held(&self) -> Done<ObjectId> {
-        self.withdrawn().map_or_else(|| self.real(), Ok)
+        self.current.withdrawn.map_or_else(|| self.real(), Ok)
     }
 
-    /// The current object, if all that the client may do there is to give back what it holds.
-    pub fn withdrawn(&self) -> Option<ObjectId> {
-        self.current.withdrawn
-    }
-
-    /// What becomes current of an object in an export that the caller may not reach: something only if the client may hold it.
-    pub fn held_still(&self, object: ObjectId) -> Option<CurrentObject> {
+    /// What becomes the current object of an object that the caller may not reach: nothing, unless the client holds state on it.
+    pub fn still_held(&self, object: ObjectId) -> Option<CurrentObject> {
         let state = self.server.state.lock();
         let held = state.is_held_by(self.sender, object);
         held.then(|| CurrentObject::withdrawn(object))
     }
 
-    /// The current object, which must be in the export. The pseudo file system takes no changes.
+    /// The current object, which must be in the export. ROFS for the pseudo file system.
     pub fn real(&self) -> Done<ObjectId> {
         match self.object()? {
             Object::Real(object) => Ok(object),
@@ -314,7 +258,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The saved object, which must be in the export.
+    /// The saved object, which must be in the export. XDEV for the pseudo file system.
     pub fn saved_real(&self) -> Done<ObjectId> {
         match self.saved.get()? {
             Object::Real(object) => Ok(object),
@@ -328,7 +272,7 @@ impl<'a> Compound<'a> {
             object: Some(object),
             ..CurrentObject::default()
         };
-        self.acting.go(object.tag(self.export), &mut self.who);
+        self.acting.move_to(object.tag(self.export), &mut self.who);
     }
 
     /// Leaves the compound without a current object (RFC 8881, section 2.6.3.1.1.8).
@@ -337,28 +281,29 @@ impl<'a> Compound<'a> {
     }
 
     /// Sets the stateid of the current object, and returns it.
-    pub fn set_state(&mut self, state: StateId) -> StateId {
-        self.current.state = Some(state);
-        state
+    pub fn set_stateid(&mut self, stateid: StateId) -> StateId {
+        self.current.stateid = Some(stateid);
+        stateid
     }
 
-    /// The stateid that a client means: the current one has a name of its own.
-    pub fn state(&self, given: StateId) -> Done<StateId> {
+    /// The stateid that a client gives. The special one for the current stateid is replaced by that.
+    pub fn stateid(&self, given: StateId) -> Done<StateId> {
+        self.stateid_of(&self.current, given)
+    }
+
+    /// As [`Self::stateid`], with the stateid that was saved with the saved object.
+    pub fn saved_stateid(&self, given: StateId) -> Done<StateId> {
+        self.stateid_of(&self.saved, given)
+    }
+
+    fn stateid_of(&self, object: &CurrentObject, given: StateId) -> Done<StateId> {
         if self.minor > 0 && given == StateId::CURRENT {
-            return self.current.state.ok_or(Status::BadStateId.into());
+            return object.stateid.ok_or(Status::BadStateId.into());
         }
         Ok(given)
     }
 
-    /// The same for the saved object: the client may mean the stateid that was saved with it.
-    pub fn saved_state(&self, given: StateId) -> Done<StateId> {
-        if self.minor > 0 && given == StateId::CURRENT {
-            return self.saved.state.ok_or(Status::BadStateId.into());
-        }
-        Ok(given)
-    }
-
-    /// The operation may wait, or bring something to stable storage, from here on. It asks before it changes anything.
+    /// From here on the operation may wait, or bring something to stable storage. It asks before it changes anything.
     pub fn may_block(&self) -> Done<()> {
         match self.effort {
             Effort::ResidentOnly => Err(Stop::Blocks),
@@ -372,7 +317,7 @@ impl<'a> Compound<'a> {
         }
         match self.export.resolve(handle, self.effort) {
             Ok(object) => Ok(Object::Real(object)),
-            // A client that has it open can still close it and return its delegation.
+            // A file that is gone can still be closed, and its delegation returned.
             Err(ReadFailed::Status(vfs::Status::Stale)) => {
                 let object = self.export.named(handle)?;
                 if self.server.state.lock().is_held(object) {
@@ -385,14 +330,14 @@ impl<'a> Compound<'a> {
     }
 
     /// The file handle of an object.
-    pub fn handle(&self, object: Object) -> Handle {
+    pub fn file_handle(&self, object: Object) -> FileHandleBytes {
         match object {
-            Object::Pseudo(depth) => Tree::handle(depth),
-            Object::Real(object) => Handle::Real(self.export.handle(object)),
+            Object::Pseudo(depth) => Tree::file_handle(depth),
+            Object::Real(object) => FileHandleBytes::Real(self.export.handle(object)),
         }
     }
 
-    /// Attributes of an object in the export, with the effort that is allowed.
+    /// The attributes of an object in the export.
     pub fn attributes(&self, object: ObjectId) -> Done<Attributes> {
         let found = match self.effort {
             Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Stop::Blocks)?,
@@ -401,12 +346,25 @@ impl<'a> Compound<'a> {
         Ok(found?)
     }
 
-    /// The live file that the current file handle stands for, which must be a regular one.
+    /// The current object as a live file. It must be a regular file.
     pub fn file(&self) -> Done<Arc<File>> {
         self.file_of(self.object()?)
     }
 
-    /// As [`Self::file`], of the saved file handle. XDEV if the caller acts as someone else there.
+    /// As [`Self::file`], if the stateid that the client gives allows to read or write it.
+    pub fn file_for(&self, given: StateId, io: Io) -> Done<Arc<File>> {
+        let file = self.file()?;
+        self.check_io(&self.stateid(given)?, file.object(), io)?;
+        Ok(file)
+    }
+
+    /// Refuses to read or write a file if the stateid does not allow it.
+    pub fn check_io(&self, stateid: &StateId, file: ObjectId, io: Io) -> Done<()> {
+        let mut state = self.server.state.lock();
+        Ok(state.io(self.now, self.sender, stateid, file, io)?)
+    }
+
+    /// As [`Self::file`], of the saved object. XDEV if the caller acts with another credential there.
     pub fn saved_file(&self) -> Done<Arc<File>> {
         let object = self.saved.get()?;
         self.acting.check_same(object.tag(self.export), &self.who)?;
@@ -429,7 +387,7 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The payload of an operation, wherever it is. Only the first payload of a compound may have come apart.
+    /// The payload of an operation: `decoded`, or what came apart from the message. Only the first payload of a compound can.
     pub fn payload<'p>(&mut self, decoded: &'p [u8]) -> Gather<'p>
     where
         'a: 'p,
@@ -437,7 +395,7 @@ impl<'a> Compound<'a> {
         self.apart.take().unwrap_or_else(|| decoded.into())
     }
 
-    /// Bytes that a result may still take.
+    /// How many bytes of the reply are left for results.
     pub fn room(&self, w: &ResultWriter<'_, '_>) -> usize {
         self.room.saturating_sub(w.bytes())
     }

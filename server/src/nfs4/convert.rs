@@ -1,14 +1,15 @@
-//! Between the types of the wire and the server's own.
+//! Conversions between the types of the wire and the server's own.
 
 use odafs_common::wire::nfs4 as wire;
 
 use super::compound::Stop;
-use crate::vfs::around::Around;
+use crate::vfs::around::{Around, Change};
+use crate::vfs::export::Exports;
 use crate::vfs::read::ReadFailed;
 use crate::vfs::write::{Refused, Stable};
-use crate::vfs::{Device, FileType, SetTime, Status, StoreError, Time};
+use crate::vfs::{Device, FileType, ObjectId, SetTime, Status, StoreError, Time};
 
-/// What version 4 has no status for is told by the nearest one.
+/// The status of version 4 that is nearest to one of the server's.
 pub(super) fn status(status: Status) -> wire::Status {
     use wire::Status as S;
     match status {
@@ -104,7 +105,7 @@ pub(super) fn device(device: Device) -> wire::Device {
     }
 }
 
-/// How far a client wants data to get.
+/// How stable a client asks written data to be.
 pub(super) fn wanted(stable: wire::Stable) -> Stable {
     match stable {
         wire::Stable::Unstable => Stable::Unstable,
@@ -113,7 +114,7 @@ pub(super) fn wanted(stable: wire::Stable) -> Stable {
     }
 }
 
-/// How far data got.
+/// How stable written data is.
 pub(super) fn committed(stable: Stable) -> wire::Stable {
     match stable {
         Stable::Unstable => wire::Stable::Unstable,
@@ -122,7 +123,18 @@ pub(super) fn committed(stable: Stable) -> wire::Stable {
     }
 }
 
-/// The change attributes around a change of a directory.
+/// Changes a directory. Returns what `change` returned, and the directory's change attributes before and after it.
+pub(super) fn change<T>(
+    export: &Exports,
+    directory: ObjectId,
+    change: impl FnOnce() -> T,
+) -> (T, wire::ChangeInfo) {
+    let begun = Change::begin(export, directory);
+    let outcome = change();
+    (outcome, change_info(&begun.end()))
+}
+
+/// The change attributes of a directory before and after a change.
 pub(super) fn change_info(around: &Around) -> wire::ChangeInfo {
     let after = around.after.map(|after| after.change());
     match (around.before, after) {

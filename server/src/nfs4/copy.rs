@@ -1,7 +1,9 @@
-//! COPY and CLONE (RFC 7862, sections 15.2 and 15.13): from the saved to the current file handle, both of this export. A short copy
-//! is over when it is answered. So is any that has to be, or whose client does not hear callbacks of minor version 2: then perhaps
-//! the beginning of it alone, and the client goes on with the rest. All others go on after the reply ([`super::offload`]). No other
-//! server copies from here, so COPY_NOTIFY is not there.
+//! COPY and CLONE (RFC 7862, sections 15.2 and 15.13), from the saved to the current file of this server. There is no
+//! COPY_NOTIFY: no other server copies from here.
+//!
+//! A long COPY goes on after its reply ([`super::offload`]). A COPY is over with its reply if it is short, if the client asks for
+//! that, or if the client does not receive callbacks of minor version 2. Such a COPY may copy only the beginning, and the client
+//! asks for the rest.
 
 use odafs_common::wire::nfs4::{
     AtMostOne, CloneArgs, CopyArgs, CopyOk, CopyRequirements, Stable, StateId, Status,
@@ -16,30 +18,44 @@ use super::state::{Copying, Io};
 use crate::vfs::copies::{self, FileOffset, Steps};
 use crate::vfs::file::File;
 
-/// A file, and the stateid under which it is read or written.
-type End = (StateId, Arc<File>);
+/// The source or the target of a copy: a file, where in it the copy begins, and the stateid that allows to read or write it.
+struct End {
+    stateid: StateId,
+    file: Arc<File>,
+    offset: u64,
+}
+
+impl End {
+    fn position(&self) -> FileOffset<'_> {
+        FileOffset {
+            file: &self.file,
+            offset: self.offset,
+        }
+    }
+}
 
 /// COPY
 pub(super) fn copy(c: &Compound<'_>, arguments: &CopyArgs<'_>) -> Done<CopyOk> {
     if !arguments.source_servers.0.is_empty() {
         return Err(Status::NotSupp.into());
     }
-    let (source, target) = files(c, arguments.source, arguments.destination)?;
-    if source.1.object() == target.1.object() {
+    let (source, target) = ends(
+        c,
+        (arguments.source, arguments.source_offset),
+        (arguments.destination, arguments.destination_offset),
+    )?;
+    if source.file.object() == target.file.object() {
         return Err(Status::Inval.into());
     }
     if let Some(begun) = begin(c, arguments, &source, &target)? {
         return Ok(begun);
     }
-    let (from, to) = places(
-        (&source.1, arguments.source_offset),
-        (&target.1, arguments.destination_offset),
-    );
+    let (from, to) = (source.position(), target.position());
     let copied = copies::copy(c.export, &c.who, from, to, arguments.count)?;
     Ok(result(None, copied.count, copied.verifier))
 }
 
-/// Begins a copy that goes on after the reply. `None`: it does not.
+/// Begins a copy that goes on after its reply. `None`: the copy has to be over with its reply.
 fn begin(
     c: &Compound<'_>,
     arguments: &CopyArgs<'_>,
@@ -50,41 +66,38 @@ fn begin(
     if arguments.synchronous || !server.state.lock().may_copy_later(sender) {
         return Ok(None);
     }
-    let (from, to) = places(
-        (&source.1, arguments.source_offset),
-        (&target.1, arguments.destination_offset),
-    );
+    let (from, to) = (source.position(), target.position());
     let copier = &server.copier;
     let steps = Steps::new(c.export, &c.who, from, to, arguments.count, copier.piece)?;
     if steps.left() <= copier.longer_than {
         return Ok(None);
     }
-    // From before the data: if a sync fails meanwhile, the client will see that the verifier is another.
+    // Taken before any data is copied. If a sync fails meanwhile, the client sees that the verifier has changed.
     let verifier = c.export.verifier();
     let copying = Copying {
-        source: (source.0, source.1.object()),
-        target: (target.0, target.1.object()),
+        source: (source.stateid, source.file.object()),
+        target: (target.stateid, target.file.object()),
         verifier,
         origin: c.origin,
     };
     let begun = server.state.lock().begin_copy(sender, copying);
-    let Some(state) = begun else {
+    let Some(stateid) = begun else {
         return Ok(None);
     };
     let job = Job {
-        state,
+        stateid,
         sender,
         steps,
-        waits: None,
+        delayed_since: None,
     };
     if !copier.take(job) {
-        server.state.lock().forget_copy(&state);
+        server.state.lock().forget_copy(&stateid);
         return Ok(None);
     }
-    Ok(Some(result(Some(state), 0, verifier)))
+    Ok(Some(result(Some(stateid), 0, verifier)))
 }
 
-/// What is answered: of a copy that goes on, its stateid.
+/// The result of COPY, with the stateid of a copy that goes on.
 fn result(goes_on: Option<StateId>, count: u64, verifier: [u8; 8]) -> CopyOk {
     CopyOk {
         response: WriteResponse {
@@ -102,36 +115,35 @@ fn result(goes_on: Option<StateId>, count: u64, verifier: [u8; 8]) -> CopyOk {
 
 /// CLONE
 pub(super) fn clone(c: &Compound<'_>, arguments: &CloneArgs) -> Done<()> {
-    let (source, target) = files(c, arguments.source, arguments.destination)?;
-    let (from, to) = places(
-        (&source.1, arguments.source_offset),
-        (&target.1, arguments.destination_offset),
-    );
-    Ok(copies::clone_range(
-        c.export,
-        &c.who,
-        from,
-        to,
-        arguments.count,
-    )?)
+    let (source, target) = ends(
+        c,
+        (arguments.source, arguments.source_offset),
+        (arguments.destination, arguments.destination_offset),
+    )?;
+    let (from, to) = (source.position(), target.position());
+    copies::clone_range(c.export, &c.who, from, to, arguments.count)?;
+    Ok(())
 }
 
-fn places<'a>(
-    from: (&'a Arc<File>, u64),
-    to: (&'a Arc<File>, u64),
-) -> (FileOffset<'a>, FileOffset<'a>) {
-    let place = |(file, offset)| FileOffset { file, offset };
-    (place(from), place(to))
-}
-
-/// The saved and the current file, if the one may be read and the other written under these stateids.
-fn files(c: &Compound<'_>, from: StateId, to: StateId) -> Done<(End, End)> {
+/// The saved file as the source and the current file as the target, if the stateids allow to read the one and write the other.
+fn ends(
+    c: &Compound<'_>,
+    (from, source_offset): (StateId, u64),
+    (to, target_offset): (StateId, u64),
+) -> Done<(End, End)> {
     c.may_block()?;
     let target = c.file().map_err(wrong_type)?;
     let source = c.saved_file().map_err(wrong_type)?;
-    let (from, to) = (c.saved_state(from)?, c.state(to)?);
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &from, source.object(), Io::Read)?;
-    machine.io(c.now, c.sender, &to, target.object(), Io::Write)?;
-    Ok(((from, source), (to, target)))
+    let (from, to) = (c.saved_stateid(from)?, c.stateid(to)?);
+    c.check_io(&from, source.object(), Io::Read)?;
+    c.check_io(&to, target.object(), Io::Write)?;
+    let end = |stateid, file, offset| End {
+        stateid,
+        file,
+        offset,
+    };
+    Ok((
+        end(from, source, source_offset),
+        end(to, target, target_offset),
+    ))
 }

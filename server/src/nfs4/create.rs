@@ -12,9 +12,7 @@ use crate::vfs::{Special, namespace};
 pub(super) fn create(c: &mut Compound<'_>, arguments: &CreateArgs<'_>) -> Done<CreateOk> {
     c.may_block()?;
     let directory = c.real()?;
-    if let Some(status) = c.not_a_directory(directory) {
-        return Err(create_in(status).into());
-    }
+    c.check_directory(directory)?;
     lookup::check(arguments.name)?;
     let usual = match arguments.kind {
         CreateType::Directory => (0o755, true),
@@ -51,12 +49,4 @@ pub(super) fn create(c: &mut Compound<'_>, arguments: &CreateArgs<'_>) -> Done<C
         directory: convert::change_info(&around),
         set: asked.finish(c, object),
     })
-}
-
-/// The status where something is to be made in what is no directory: a symbolic link is not told apart.
-pub(super) fn create_in(status: Status) -> Status {
-    match status {
-        Status::Symlink => Status::NotDir,
-        status => status,
-    }
 }

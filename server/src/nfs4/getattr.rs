@@ -1,13 +1,12 @@
 //! GETATTR (RFC 7530, section 16.7; RFC 8881, section 18.7).
 
 use odafs_common::wire::nfs4::{
-    GetAttributesArgs, OpCode, ResultWriter, Status, check_asked, encode_get_attributes,
+    Attributes, GetAttributesArgs, OpCode, ResultWriter, Status, check_asked, encode_get_attributes,
 };
 
-use super::asking;
-use super::attributes::{self, Beside, FileSystem};
 use super::compound::{Compound, Done};
 use super::object::Object;
+use super::{attributes, cb_getattr};
 
 pub(super) fn getattr(
     c: &Compound<'_>,
@@ -17,18 +16,15 @@ pub(super) fn getattr(
     check_asked(&arguments.asked)?;
     let asked = arguments.asked.and(c.supported());
     let object = c.object()?;
-    if let Object::Real(real) = object
-        && let Some(known) = asking::attributes(c, real)
-    {
-        let system = FileSystem::of(c, real, &asked)?;
-        let beside = Beside::of(c, real, &known, &asked)?;
-        attributes::with_known(c, real, &known, (&system, &beside), |all| {
-            encode_get_attributes(all, &asked, w.start(OpCode::GetAttributes));
-        });
-        return Ok(Status::Ok);
-    }
-    attributes::with(c, object, &asked, |all| {
+    let encode = |all: &Attributes<'_>| {
         encode_get_attributes(all, &asked, w.start(OpCode::GetAttributes));
-    })?;
+    };
+    if let Object::Real(real) = object
+        && let Some(known) = cb_getattr::attributes(c, real)
+    {
+        attributes::with_known(c, real, &known, &asked, encode)?;
+    } else {
+        attributes::with(c, object, &asked, encode)?;
+    }
     Ok(Status::Ok)
 }

@@ -4,7 +4,6 @@ use odafs_common::wire::nfs4::{ChangeInfo, Name, Status};
 
 use super::compound::{Compound, Done};
 use super::{convert, lookup};
-use crate::vfs::around::Change;
 use crate::vfs::{FileType, namespace};
 
 pub(super) fn link(c: &Compound<'_>, name: Name<'_>) -> Done<ChangeInfo> {
@@ -14,13 +13,11 @@ pub(super) fn link(c: &Compound<'_>, name: Name<'_>) -> Done<ChangeInfo> {
     if c.attributes(object)?.kind == FileType::Directory {
         return Err(Status::IsDir.into());
     }
-    if c.not_a_directory(directory).is_some() {
-        return Err(Status::NotDir.into());
-    }
+    c.check_directory(directory)?;
     lookup::check(name)?;
-    let change = Change::begin(c.export, directory);
-    let linked = namespace::link(c.export, &c.who, object, directory, name.0);
-    let around = change.end();
+    let (linked, change) = convert::change(c.export, directory, || {
+        namespace::link(c.export, &c.who, object, directory, name.0)
+    });
     linked?;
-    Ok(convert::change_info(&around))
+    Ok(change)
 }

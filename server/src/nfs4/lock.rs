@@ -1,5 +1,5 @@
-//! LOCK, LOCKT and LOCKU (RFC 7530, sections 16.10 to 16.12; RFC 8881, sections 18.10 to 18.12). Locks are advisory. The
-//! server lets no call wait for one: a client that is denied asks again.
+//! LOCK, LOCKT and LOCKU (RFC 7530, sections 16.10 to 16.12; RFC 8881, sections 18.10 to 18.12). Locks are advisory. No call
+//! waits for a lock: a client that is denied one asks again.
 
 use odafs_common::wire::nfs4::{
     LockArgs, LockDenied, LockFailed, LockResult, LockTestArgs, LockTestResult, Locker, OpCode,
@@ -25,16 +25,16 @@ pub(super) fn lock(
     };
     let mut locker = arguments.locker;
     match &mut locker {
-        Locker::New(new) => new.open = c.state(new.open)?,
-        Locker::Existing(existing) => existing.lock = c.state(existing.lock)?,
+        Locker::New(new) => new.open = c.stateid(new.open)?,
+        Locker::Existing(existing) => existing.lock = c.stateid(existing.lock)?,
     }
-    let mut machine = c.server.state.lock();
-    let locked = machine.lock(c.now, c.sender, file, range, &locker, arguments.reclaim);
-    drop(machine);
+    let mut state = c.server.state.lock();
+    let locked = state.lock(c.now, c.sender, file, range, &locker, arguments.reclaim);
+    drop(state);
     match locked {
-        Ok(state) => {
-            c.set_state(state);
-            w.push(OpCode::Lock, &LockResult::Ok(state));
+        Ok(stateid) => {
+            c.set_stateid(stateid);
+            w.push(OpCode::Lock, &LockResult::Ok(stateid));
             Ok(Status::Ok)
         }
         Err(refused) => refuse::<StateId>(&refused, OpCode::Lock, w),
@@ -53,9 +53,9 @@ pub(super) fn test(
         offset: arguments.offset,
         length: arguments.length,
     };
-    let mut machine = c.server.state.lock();
-    let free = machine.lock_test(c.now, c.sender, file, range, &arguments.owner);
-    drop(machine);
+    let mut state = c.server.state.lock();
+    let free = state.lock_test(c.now, c.sender, file, range, &arguments.owner);
+    drop(state);
     match free {
         Ok(()) => {
             w.push(OpCode::LockTest, &LockTestResult::Ok(()));
@@ -68,18 +68,19 @@ pub(super) fn test(
 /// LOCKU
 pub(super) fn unlock(c: &mut Compound<'_>, arguments: &UnlockArgs) -> Done<StateId> {
     c.may_block()?;
-    // The stateid says that it is a file. What the store might answer, DELAY above all, is none of LOCKU (RFC 7530, section 13.2).
+    // Only files have such stateids, so the store need not be asked. It might say DELAY, which LOCKU must not return (RFC 7530,
+    // section 13.2).
     let file = c.held()?;
-    let given = c.state(arguments.lock)?;
+    let given = c.stateid(arguments.lock)?;
     let range = LockRange {
         kind: arguments.kind,
         offset: arguments.offset,
         length: arguments.length,
     };
-    let mut machine = c.server.state.lock();
-    let state = machine.unlock(c.now, c.sender, &given, file, range)?;
-    drop(machine);
-    Ok(c.set_state(state))
+    let mut state = c.server.state.lock();
+    let stateid = state.unlock(c.now, c.sender, &given, file, range)?;
+    drop(state);
+    Ok(c.set_stateid(stateid))
 }
 
 /// The current object, which must be a regular file.
@@ -94,6 +95,7 @@ fn file(c: &Compound<'_>) -> Done<ObjectId> {
     }
 }
 
+/// Writes DENIED with the lock in the way, or returns any other status.
 fn refuse<T: odafs_common::wire::xdr::Encode>(
     refused: &LockRefused,
     code: OpCode,

@@ -3,7 +3,8 @@
 use odafs_common::wire::nfs4::{Name, Status};
 
 use super::compound::{Compound, Done, Stop};
-use super::object::Object;
+use super::object::{Object, not_a_directory};
+use crate::vfs::attributes::attributes;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
 use crate::vfs::{self, FileType, ObjectId};
@@ -28,7 +29,7 @@ pub(super) fn find(c: &Compound<'_>, name: Name<'_>) -> Done<Object> {
     }
 }
 
-/// Names that version 4 refuses whatever the store says: none at all, and those with a meaning.
+/// Refuses the names that version 4 allows in no directory: the empty name, `.`, `..`, and names with a slash or a NUL.
 pub(super) fn check(name: Name<'_>) -> Done<()> {
     match name.0 {
         [] => Err(Status::Inval.into()),
@@ -45,7 +46,7 @@ fn in_directory(c: &Compound<'_>, directory: ObjectId, name: &[u8]) -> Done<Obje
             let found = namespace::lookup_at_hand(export, who, directory, name);
             found.ok_or(Stop::Blocks)?.map(|(object, _)| object)
         }
-        // No attributes are told, so nobody is asked for them.
+        // Unlike `lookup`, this asks no client with a delegation: LOOKUP returns no attributes.
         Effort::MayBlock => namespace::find(export, who, directory, name),
     };
     match found {
@@ -55,27 +56,24 @@ fn in_directory(c: &Compound<'_>, directory: ObjectId, name: &[u8]) -> Done<Obje
         }
         Err(error) if error.status == vfs::Status::NotDir => {
             c.may_block()?;
-            Err(c
-                .not_a_directory(directory)
-                .unwrap_or(Status::NotDir)
-                .into())
+            let known = attributes(export, directory);
+            let status = known.map_or(Status::NotDir, |known| not_a_directory(known.kind));
+            Err(status.into())
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// LOOKUPP: the directory of the current one.
+/// LOOKUPP: makes the parent of the current directory the current object.
 pub(super) fn parent(c: &mut Compound<'_>) -> Done<()> {
     let object = c.object()?;
     let above = match (object, c.server.tree.above(object)) {
         (_, Some(above)) => above,
         (Object::Real(directory), None) if !c.server.tree.is_export_root(directory) => {
             c.may_block()?;
-            if c.attributes(directory)?.kind != FileType::Directory {
-                return Err(c
-                    .not_a_directory(directory)
-                    .unwrap_or(Status::NotDir)
-                    .into());
+            let kind = c.attributes(directory)?.kind;
+            if kind != FileType::Directory {
+                return Err(not_a_directory(kind).into());
             }
             let (above, _) = namespace::lookup(c.export, &c.who, directory, b"..")?;
             Object::Real(above)

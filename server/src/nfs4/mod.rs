@@ -1,20 +1,20 @@
-//! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862): a file for each operation, or for a few that
-//! belong together.
+//! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862). Each operation has a file, alone or with a few that
+//! belong to it.
 //!
-//! A call is a COMPOUND (`compound.rs`). Its operations run one after the other until one fails (`run.rs`). Like every call
-//! it is first tried on the thread that polls. At the first operation that would block it is suspended, and a thread of the
-//! pool goes on with that operation. [`state`] keeps what clients hold: client ids, sessions, opens, locks. It is a core
-//! without IO.
+//! A call is a COMPOUND (`compound.rs`). Its operations run one after the other until one fails (`run.rs`). Like every call it
+//! is first tried on the thread that polls. At the first operation that would block it is suspended, and a thread of the pool
+//! goes on with that operation. `state` is a core without IO. It keeps what clients hold: client ids, sessions, opens, locks,
+//! delegations.
 //!
-//! The server calls clients of 4.1 and later over the connections that they bind (`callbacks.rs`), of TCP and RDMA. Such
-//! clients get delegations. Every change of a file asks for them back first (`recalls.rs`).
+//! The server sends callbacks to clients of 4.1 and later over the connections that they bind, of TCP and RDMA
+//! (`callbacks.rs`). Such clients get delegations. Every change of a file recalls them first (`recalls.rs`).
 
 mod access;
 mod acls;
 mod acting;
-mod asking;
 mod attributes;
 mod callbacks;
+mod cb_getattr;
 mod classes;
 mod clients;
 mod commit;
@@ -43,7 +43,7 @@ mod secinfo;
 mod sessions;
 mod setattr;
 mod space;
-pub mod state;
+mod state;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -78,6 +78,7 @@ pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
 use state::{State, StateLimits};
+use turns::TurnQueue;
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -118,20 +119,20 @@ impl MinorVersions {
 pub struct Config {
     /// The minor versions that it speaks.
     pub minors: MinorVersions,
-    /// How long state lives without a call of its client.
+    /// How long a client keeps its state without a call.
     pub lease: Nanos,
     /// A number that grows with each start of the server.
     pub boot: u32,
-    /// Which clients may reclaim what they had before this start, and where that is kept.
+    /// Which clients may reclaim what they held before this start, and where that is kept.
     pub records: Records,
-    /// How owners and groups are told.
+    /// How clients are told the owners and groups of files.
     pub owners: OwnersConfig,
 }
 
-/// The default lease. A server that restarts makes clients wait for as long.
+/// The default lease. After a restart clients may have to wait for as long.
 pub const LEASE: Nanos = Nanos::from_secs(90);
 
-/// What a server keeps at most.
+/// The bounds of a server's state.
 const fn limits(lease: Nanos) -> StateLimits {
     StateLimits {
         lease,
@@ -157,28 +158,32 @@ pub struct Nfs4 {
     export: Arc<Exports>,
     minors: MinorVersions,
     tree: Tree,
-    /// The attributes that clients may ask for or set, by minor version.
+    /// The attributes that clients can ask for or set, by minor version.
     supported: [Bitmap; MAX_MINOR_VERSION as usize + 1],
     state: Arc<Mutex<State>>,
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
     copier: Copier,
-    /// The name of the server, the same after a restart.
-    owner: Vec<u8>,
-    /// Owners of files.
+    /// The server's owner and scope (RFC 8881, section 2.10.4). It is the same after a restart.
+    server_owner: Vec<u8>,
     owners: Owners,
     lease: Nanos,
+    /// Operations of 4.0 that wait for others of their owners.
+    turn_queue: TurnQueue,
 }
 
 impl Nfs4 {
-    /// For `export`.
+    /// Serves `export`.
     pub fn new(export: Arc<Exports>, mut config: Config) -> Arc<Self> {
         let limits = limits(config.lease);
         let reclaiming = config.records.take_reclaiming();
-        let mut named = config.records.take_named();
+        let mut file_records = config.records.take_file_records();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)
-            .with_named(named.take_before())
+            .with_named_files(file_records.take_before())
             .with_locks(Arc::clone(export.locks()));
+        if state.awaits_delegations() {
+            export.promises().close(state.awaited_files());
+        }
         let state = Arc::new(Mutex::new(state));
         let callbacks = Arc::<Mutex<Callbacks>>::default();
         let messenger = Arc::new(Messenger {
@@ -186,14 +191,9 @@ impl Nfs4 {
             state: Arc::clone(&state),
             callbacks: Arc::clone(&callbacks),
             records: Mutex::new(config.records),
-            named: Mutex::new(named),
+            file_records: Mutex::new(file_records),
             answered: Condvar::new(),
         });
-        let machine = state.lock();
-        if machine.awaits_delegations() {
-            export.promises().close(machine.awaited_files());
-        }
-        drop(machine);
         let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
         export
             .promises()
@@ -208,6 +208,7 @@ impl Nfs4 {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
             lease: config.lease,
+            turn_queue: TurnQueue::default(),
             supported: std::array::from_fn(|minor| {
                 let mut all = attributes::supported(minor as u32);
                 if copies::clone_block(&export, export.root()).is_none() {
@@ -223,13 +224,13 @@ impl Nfs4 {
             callbacks,
             copier: Copier::new(Arc::clone(&messenger)),
             messenger,
-            owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
+            server_owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
         })
     }
 
-    /// Copies of more than `bytes` go on after their reply, if their clients hear of that; 64 MiB unless this is said. Only
-    /// before the server is shared.
+    /// Has copies of more than `bytes` go on after their reply, if their clients receive CB_OFFLOAD. Without this it is 64 MiB.
+    /// Does nothing once the server is shared.
     #[must_use]
     pub fn with_copies_that_go_on(mut self: Arc<Self>, bytes: u64) -> Arc<Self> {
         if let Some(server) = Arc::get_mut(&mut self) {
@@ -237,15 +238,9 @@ impl Nfs4 {
         }
         self
     }
-
-    /// If the clients that may reclaim have changed, brings that to stable storage. Tells `vfs` and clients what has become
-    /// of state. May block.
-    fn settle(&self) {
-        self.messenger.settle();
-    }
 }
 
-/// Shared, because a suspended compound keeps its server.
+/// For the shared pointer, because a suspended compound keeps one.
 impl Program for Arc<Nfs4> {
     fn number(&self) -> u32 {
         PROGRAM
@@ -272,20 +267,18 @@ impl Program for Arc<Nfs4> {
     }
 
     fn append_text(&self, out: &mut String) {
-        let [clients, sessions, opens, locks] = self.state.lock().counts();
+        let state = self.state.lock();
+        let [clients, sessions, opens, locks] = state.counts();
+        let (copies, delegations) = (state.copies(), state.delegation_counts());
+        drop(state);
         gauge(out, "nfs4_clients", "Clients of NFS version 4.", clients);
         gauge(out, "nfs4_sessions", "Sessions of NFS version 4.", sessions);
         gauge(out, "nfs4_opens", "Files open by NFS version 4.", opens);
-        gauge(
-            out,
-            "nfs4_locks",
-            "Ranges of files locked by NFS version 4.",
-            locks,
-        );
-        let copies = self.state.lock().copies();
+        let help = "Ranges of files locked by NFS version 4.";
+        gauge(out, "nfs4_locks", help, locks);
         let help = "Copies of files that go on after their call was answered.";
         gauge(out, "nfs4_copies", help, copies);
-        recalls::append_text(&self.state.lock().delegation_counts(), out);
+        recalls::append_text(&delegations, out);
         self.callbacks.lock().append_text(out);
     }
 
@@ -321,8 +314,8 @@ impl Program for Arc<Nfs4> {
         self.called(connection, message);
     }
 
-    /// Sessions lose the connection, so SEQUENCE tells their clients that callbacks do not arrive. The next SEQUENCE binds it
-    /// again, for calls alone.
+    /// The connection carries no callbacks any more. Its sessions lose it, so SEQUENCE tells their clients that callbacks do not
+    /// arrive. The next SEQUENCE binds the connection again, for calls only.
     fn back_closed(&self, connection: u64) {
         self.closed(connection);
     }

@@ -1,11 +1,11 @@
-//! What file handles of version 4 stand for: an object of the export, or one of the directories above it. These make up the
-//! pseudo file system (RFC 8881, section 7): a client starts at its root and finds the export by its name.
+//! What a file handle of version 4 stands for: an object of the export, or a directory above the export. Those directories are
+//! the pseudo file system (RFC 8881, section 7): a client starts at its root and looks up the export's name.
 
 use std::ops::Deref;
 
 use odafs_common::wire::nfs4::Status;
 
-use super::compound::Compound;
+use super::compound::{Compound, Done};
 use crate::vfs::attributes::attributes;
 use crate::vfs::export::Exports;
 use crate::vfs::{FileType, HandleBytes, ObjectId};
@@ -13,14 +13,14 @@ use crate::vfs::{FileType, HandleBytes, ObjectId};
 /// What a file handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// The directory so many names below the root of the pseudo file system.
+    /// A directory of the pseudo file system, by its depth. The root has depth 0.
     Pseudo(u8),
     /// An object of the export.
     Real(ObjectId),
 }
 
 impl Object {
-    /// The tag of its export: 0 above all exports, and in a server without a table.
+    /// The tag of its export. 0 for the pseudo file system, and in a server with one export.
     pub fn tag(self, export: &Exports) -> u16 {
         match self {
             Self::Real(object) => export.tag_of(object),
@@ -35,17 +35,17 @@ pub(super) struct Tree {
     root: ObjectId,
 }
 
-/// A handle's bytes.
-pub(super) enum Handle {
+/// The bytes of a file handle.
+pub(super) enum FileHandleBytes {
     Pseudo([u8; PSEUDO_BYTES]),
     Real(HandleBytes),
 }
 
-/// Shorter than any handle of the export, so that the two cannot be confused. It is no secret and needs no MAC.
+/// Length of a file handle of the pseudo file system. Those of the export are longer. It is no secret and needs no MAC.
 const PSEUDO_BYTES: usize = 8;
 const PSEUDO_MARK: [u8; PSEUDO_BYTES - 1] = *b"pseudo\0";
 
-impl Deref for Handle {
+impl Deref for FileHandleBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -57,7 +57,7 @@ impl Deref for Handle {
 }
 
 impl Tree {
-    /// For an export of this name, such as `/` or `/srv/data`, with this root.
+    /// The directories above an export with this name (such as `/` or `/srv/data`) and this root.
     pub fn new(name: &str, root: ObjectId) -> Self {
         let names = name.split('/').filter(|name| !name.is_empty());
         Self {
@@ -74,7 +74,7 @@ impl Tree {
         self.at(0)
     }
 
-    /// So many names below the root.
+    /// The object at this depth below the root.
     fn at(&self, depth: usize) -> Object {
         if depth < self.names.len() {
             Object::Pseudo(depth as u8)
@@ -83,13 +83,14 @@ impl Tree {
         }
     }
 
-    /// The one name in the directory at `depth`, and what it stands for.
+    /// The only entry of the directory at `depth`: its name and its object.
     pub fn below(&self, depth: u8) -> Option<(&[u8], Object)> {
         let name = self.names.get(usize::from(depth))?;
         Some((name, self.at(usize::from(depth) + 1)))
     }
 
-    /// What is above: `None` for the root of all.
+    /// The directory above an object of the pseudo file system or the export's root. `None` for any other object, and for the
+    /// root of all.
     pub fn above(&self, object: Object) -> Option<Object> {
         let depth = match object {
             Object::Pseudo(depth) => usize::from(depth),
@@ -104,19 +105,19 @@ impl Tree {
         object == self.root
     }
 
-    /// The number that the directory above says for the root of the export, where there is one.
+    /// The file number that the directory above the export has for its root (`mounted_on_fileid`), if there is one.
     pub fn mounted_on(&self) -> Option<u64> {
         (!self.names.is_empty()).then(|| fileid(self.names.len()))
     }
 
-    /// The handle of a directory of the pseudo file system.
-    pub fn handle(depth: u8) -> Handle {
+    /// The file handle of the directory at `depth`.
+    pub fn file_handle(depth: u8) -> FileHandleBytes {
         let mut bytes = [depth; PSEUDO_BYTES];
         bytes[..PSEUDO_BYTES - 1].copy_from_slice(&PSEUDO_MARK);
-        Handle::Pseudo(bytes)
+        FileHandleBytes::Pseudo(bytes)
     }
 
-    /// The directory that a handle of [`Tree::handle`] stands for.
+    /// The directory whose file handle [`Tree::file_handle`] made.
     pub fn find(&self, handle: &[u8]) -> Option<Object> {
         let depth = *handle.strip_prefix(&PSEUDO_MARK)?.first()?;
         let known = handle.len() == PSEUDO_BYTES && usize::from(depth) < self.names.len();
@@ -124,13 +125,13 @@ impl Tree {
     }
 }
 
-/// The number of the directory so many names below the root of the pseudo file system.
+/// The file number of the directory of the pseudo file system at `depth`.
 pub(super) fn fileid(depth: usize) -> u64 {
     depth as u64 + 1
 }
 
 impl Compound<'_> {
-    /// The status for what takes regular files alone.
+    /// The status of an operation that takes regular files only.
     pub fn not_a_file(&self, kind: FileType) -> Status {
         match kind {
             FileType::Directory => Status::IsDir,
@@ -140,13 +141,21 @@ impl Compound<'_> {
         }
     }
 
-    /// The status for what takes directories alone; `None` for a directory.
-    pub fn not_a_directory(&self, object: ObjectId) -> Option<Status> {
-        match attributes(self.export, object).ok()?.kind {
-            FileType::Directory => None,
-            FileType::Symlink => Some(Status::Symlink),
-            _ => Some(Status::NotDir),
+    /// Refuses with NOTDIR an object that is no directory. May block.
+    pub fn check_directory(&self, object: ObjectId) -> Done<()> {
+        match attributes(self.export, object) {
+            Ok(known) if known.kind != FileType::Directory => Err(Status::NotDir.into()),
+            // If its attributes cannot be read, the operation itself fails with the reason.
+            _ => Ok(()),
         }
+    }
+}
+
+/// The status of LOOKUP and LOOKUPP in an object that is no directory: they tell symbolic links apart.
+pub(super) fn not_a_directory(kind: FileType) -> Status {
+    match kind {
+        FileType::Symlink => Status::Symlink,
+        _ => Status::NotDir,
     }
 }
 
@@ -165,7 +174,7 @@ mod tests {
         assert_eq!(tree.root(), Object::Real(ROOT));
         assert_eq!(tree.above(Object::Real(ROOT)), None);
         assert_eq!(tree.mounted_on(), None);
-        assert_eq!(tree.find(&Tree::handle(0)), None);
+        assert_eq!(tree.find(&Tree::file_handle(0)), None);
     }
 
     #[test]
@@ -179,8 +188,8 @@ mod tests {
         assert_eq!(tree.below(2), None);
         assert_eq!(tree.above(Object::Real(ROOT)), Some(Object::Pseudo(1)));
         assert_eq!(tree.above(Object::Pseudo(0)), None);
-        assert_eq!(tree.find(&Tree::handle(1)), Some(Object::Pseudo(1)));
-        assert_eq!(tree.find(&Tree::handle(2)), None);
+        assert_eq!(tree.find(&Tree::file_handle(1)), Some(Object::Pseudo(1)));
+        assert_eq!(tree.find(&Tree::file_handle(2)), None);
         assert_eq!(tree.find(b"pseudo\0"), None);
     }
 }

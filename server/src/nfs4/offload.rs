@@ -1,6 +1,6 @@
-//! Copies that go on after their COPY was answered (RFC 7862, sections 15.8 and 15.9): one thread makes them all, a piece of
-//! each in turn. [`super::state`] knows whose they are, and says before each piece whether it is still wanted and allowed; what
-//! became of a copy is told by CB_OFFLOAD.
+//! Copies that go on after the reply of COPY (RFC 7862, sections 15.8 and 15.9). One thread makes all of them, a piece of each
+//! in turn. [`super::state`] knows their clients, and says before each piece whether it is still wanted and allowed. CB_OFFLOAD
+//! tells the client how a copy ended.
 
 use std::collections::VecDeque;
 
@@ -12,62 +12,62 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex};
 use super::compound::{Compound, Done};
 use super::convert;
 use super::recalls::{Messenger, party};
-use super::state::{CopyTurn, Sender};
+use super::state::{NextPiece, Sender};
 use crate::vfs::copies::{self, Steps};
 use crate::vfs::promises;
 
-/// Makes the copies.
+/// Makes the copies that go on after their reply.
 pub(super) struct Copier {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// A copy of more bytes goes on after its reply.
+    /// A copy of more bytes than this goes on after its reply.
     pub longer_than: u64,
-    /// The most bytes of a piece.
+    /// The longest piece, in bytes.
     pub piece: u64,
-    /// It has a thread, from the first copy on. Tests make the pieces themselves.
+    /// Whether the first copy starts a thread. Tests make the pieces themselves.
     pub has_thread: bool,
 }
 
 struct Shared {
     messenger: Arc<Messenger>,
     queue: Mutex<Queue>,
-    /// There is something in the queue, or nothing more is to be done.
+    /// The queue has a job, or is stopped.
     work: Condvar,
-    /// A piece is done. Waiters hold the state's lock.
+    /// A piece has ended. Waiters hold the state's lock.
     done: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Those that wait for a delegation to be returned.
-    later: Vec<Job>,
+    /// Jobs that wait for a delegation to be returned.
+    delayed: Vec<Job>,
     stopped: bool,
 }
 
 /// A copy.
 pub(super) struct Job {
     /// Its stateid.
-    pub state: StateId,
-    /// For whom.
+    pub stateid: StateId,
+    /// The client that asked for it.
     pub sender: Sender,
     /// What is left of it.
     pub steps: Steps,
-    /// When it was first told to come again, since the last piece.
-    pub waits: Option<Nanos>,
+    /// When the store first said DELAY since the last piece.
+    pub delayed_since: Option<Nanos>,
 }
 
 impl Job {
-    /// It was told to come again for longer than what it may wait for can take.
-    fn waits_too_long(&mut self, lease: Nanos) -> bool {
+    /// Whether it has been delayed for longer than a delegation can take to be returned or revoked.
+    fn is_delayed_too_long(&mut self, lease: Nanos) -> bool {
         let now = clock::now();
-        let since = *self.waits.get_or_insert(now);
+        let since = *self.delayed_since.get_or_insert(now);
         now.since(since) > lease + lease
     }
 }
 
 impl Copier {
-    /// Nothing to do yet.
+    /// Without copies and without a thread.
     pub fn new(messenger: Arc<Messenger>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -83,7 +83,7 @@ impl Copier {
         }
     }
 
-    /// Takes a copy. False: there is no thread to be had for it.
+    /// Takes a copy. False: no thread can be started for it, or the server stops.
     pub fn take(&self, job: Job) -> bool {
         let mut thread = self.thread.lock();
         if self.shared.queue.lock().stopped {
@@ -105,30 +105,30 @@ impl Copier {
 
     /// Copies a piece of the next copy. False: there is none.
     #[cfg(test)]
-    pub fn step(&self) -> bool {
+    pub fn copy_piece(&self) -> bool {
         let job = self.shared.queue.lock().jobs.pop_front();
-        job.map(|job| self.shared.step(job)).is_some()
+        job.map(|job| self.shared.copy_piece(job)).is_some()
     }
 
-    /// Those that wait for others are tried again.
+    /// Tries delayed copies again. To be called every second or so.
     pub fn tick(&self) {
         let mut queue = self.shared.queue.lock();
-        let later = std::mem::take(&mut queue.later);
-        if later.is_empty() {
+        let delayed = std::mem::take(&mut queue.delayed);
+        if delayed.is_empty() {
             return;
         }
-        queue.jobs.extend(later);
+        queue.jobs.extend(delayed);
         drop(queue);
         self.shared.work.notify_one();
     }
 
-    /// Copies nothing any more. What is under way is left as it is.
+    /// Ends the thread. Copies under way end where they are.
     pub fn stop(&self) {
         let mut thread = self.thread.lock();
         let mut queue = self.shared.queue.lock();
         queue.stopped = true;
         queue.jobs.clear();
-        queue.later.clear();
+        queue.delayed.clear();
         drop(queue);
         self.shared.work.notify_all();
         if thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -143,10 +143,10 @@ impl Drop for Copier {
     }
 }
 
-/// Ends a copy that a panic would leave under way for ever.
+/// A piece under way. If it panics, it ends its copy, which would be under way for ever otherwise.
 struct UnderWay<'a> {
     shared: &'a Shared,
-    state: StateId,
+    stateid: StateId,
     ended: bool,
 }
 
@@ -154,7 +154,7 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let mut state = self.shared.messenger.state.lock();
-            state.end_copy(&self.state, Status::ServerFault);
+            state.end_copy(&self.stateid, Status::ServerFault);
             drop(state);
             self.shared.done.notify_all();
         }
@@ -162,7 +162,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Shared {
-    /// The thread.
+    /// What the thread does.
     fn work(&self) {
         while let Some(job) = self.next() {
             self.run(job);
@@ -185,66 +185,70 @@ impl Shared {
     /// In the simulator a panic ends the run.
     #[cfg(shuttle)]
     fn run(&self, job: Job) {
-        self.step(job);
+        self.copy_piece(job);
     }
 
-    /// A piece that panics takes its copy with it, not the others.
+    /// A piece that panics ends its own copy only.
     #[cfg(not(shuttle))]
     fn run(&self, job: Job) {
-        let step = std::panic::AssertUnwindSafe(|| self.step(job));
-        if std::panic::catch_unwind(step).is_err() {
+        let piece = std::panic::AssertUnwindSafe(|| self.copy_piece(job));
+        if std::panic::catch_unwind(piece).is_err() {
             tracing::error!("a copy panicked");
         }
     }
 
-    /// Copies a piece, if it is still wanted.
-    fn step(&self, mut job: Job) {
-        let state = job.state;
-        let turn = self.messenger.state.lock().copy_turn(clock::now(), &state);
+    /// Copies a piece of a copy, if it is still wanted.
+    fn copy_piece(&self, mut job: Job) {
+        let stateid = job.stateid;
+        let mut state = self.messenger.state.lock();
+        let next = state.next_piece(clock::now(), &stateid);
+        drop(state);
         let mut under_way = UnderWay {
             shared: self,
-            state,
+            stateid,
             ended: false,
         };
-        let copied = match turn {
-            CopyTurn::Copy => {
+        let copied = match next {
+            NextPiece::Copy => {
                 let _acting = promises::changing_for(party(job.sender));
                 let copied = job.steps.step(&self.messenger.export);
                 copied.map_err(|error| convert::status(error.status))
             }
-            CopyTurn::Refused(status) => Err(status),
-            CopyTurn::Gone => {
+            NextPiece::Refused(status) => Err(status),
+            NextPiece::Gone => {
                 under_way.ended = true;
                 return;
             }
         };
         under_way.ended = true;
-        let mut machine = self.messenger.state.lock();
+        let mut state = self.messenger.state.lock();
         let goes_on = match copied {
             Ok(bytes) => {
-                let wanted = machine.copied(&state, bytes);
+                let wanted = state.end_piece(&stateid, bytes);
                 let more = bytes > 0 && job.steps.left() > 0;
-                job.waits = None;
+                job.delayed_since = None;
                 if wanted && !more {
-                    machine.end_copy(&state, Status::Ok);
+                    state.end_copy(&stateid, Status::Ok);
                 }
                 wanted && more
             }
-            // A delegation is to be returned first, which takes a lease at most.
-            Err(Status::Delay) if !job.waits_too_long(machine.lease()) => machine.copied(&state, 0),
+            // A delegation has to be returned first. It is revoked after a lease.
+            Err(Status::Delay) if !job.is_delayed_too_long(state.lease()) => {
+                state.end_piece(&stateid, 0)
+            }
             Err(status) => {
-                machine.end_copy(&state, status);
+                state.end_copy(&stateid, status);
                 false
             }
         };
-        drop(machine);
+        drop(state);
         self.done.notify_all();
         if goes_on {
             let mut queue = self.queue.lock();
             match copied {
                 _ if queue.stopped => {}
                 Ok(_) => queue.jobs.push_back(job),
-                Err(_) => queue.later.push(job),
+                Err(_) => queue.delayed.push(job),
             }
         } else {
             self.messenger.call_back();
@@ -253,24 +257,25 @@ impl Shared {
 }
 
 /// OFFLOAD_STATUS
-pub(super) fn status(c: &Compound<'_>, state: StateId) -> Done<OffloadStatusOk> {
+pub(super) fn status(c: &Compound<'_>, stateid: StateId) -> Done<OffloadStatusOk> {
+    c.may_block()?;
     let file = c.real()?;
-    let machine = c.server.state.lock();
-    let (count, complete) = machine.copy_status(c.sender, &state, file)?;
+    let state = c.server.state.lock();
+    let (count, complete) = state.copy_status(c.sender, &stateid, file)?;
     Ok(OffloadStatusOk {
         count,
         complete: AtMostOne(complete),
     })
 }
 
-/// OFFLOAD_CANCEL. Nothing is copied any more once it is answered.
-pub(super) fn cancel(c: &Compound<'_>, state: StateId) -> Done<()> {
+/// OFFLOAD_CANCEL. When it returns, nothing more is copied.
+pub(super) fn cancel(c: &Compound<'_>, stateid: StateId) -> Done<()> {
     c.may_block()?;
     let file = c.real()?;
-    let mut machine = c.server.state.lock();
-    machine.cancel_copy(c.sender, &state, file)?;
-    while machine.is_copying(&state) {
-        machine = c.server.copier.shared.done.wait(machine);
+    let mut state = c.server.state.lock();
+    state.cancel_copy(c.sender, &stateid, file)?;
+    while state.is_copying(&stateid) {
+        state = c.server.copier.shared.done.wait(state);
     }
     Ok(())
 }

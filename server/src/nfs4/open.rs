@@ -2,28 +2,27 @@
 //! and 18.18; RFC 9754).
 
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation,
-    DelegationType, Name, OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, StateId, Status,
-    open_result, share_access, share_deny,
+    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation, Name,
+    OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, StateId, Status, open_result,
+    share_access, share_deny,
 };
 
 use super::attributes::{NewObject, exclusive};
 use super::compound::{Compound, Done};
-use super::create::create_in;
+use super::fits::reclaims_delegation;
 use super::object::Object;
 use super::recalls::{self, Claimed};
 use super::setattr::apply;
-use super::state::Wanted;
+use super::state::OpenRequest;
 use super::{convert, lookup};
-use crate::vfs::around::Change;
 use crate::vfs::attributes::access as granted;
 use crate::vfs::{Attributes, CreateHow, FileType, ObjectId, SetAttributes, access, namespace};
 
-/// The mode of a file that is made without one; it is no directory.
+/// The mode of a file that is made without one. It is no directory.
 const USUAL: (u32, bool) = (0o644, false);
 
-/// The attributes in which an exclusive creation keeps its verifier. A client that gets these bits sets the times anew (RFC
-/// 8881, section 18.16.3).
+/// The attributes in which an exclusive creation keeps its verifier. They are in the mask of its result, so that the client sets
+/// the times anew (RFC 8881, section 18.16.3).
 const KEEP_VERIFIER: Bitmap = Bitmap::of(&[
     Attribute::TimeAccess,
     Attribute::TimeAccessSet,
@@ -34,56 +33,73 @@ const KEEP_VERIFIER: Bitmap = Bitmap::of(&[
 /// The file that OPEN found or made.
 struct Found {
     object: ObjectId,
-    /// It was not there before.
+    /// Whether OPEN made it.
     made: bool,
     directory: ChangeInfo,
-    /// What was set while it was made.
+    /// The attributes that OPEN sets, for its result.
     set: Bitmap,
-    /// What is still to be set, once it is open.
+    /// Those of them that are still to be set, once the file is open.
     rest: SetAttributes,
 }
 
-/// OPEN. `room`: the reply may bring a delegation.
+impl Found {
+    /// A file that was there, below a directory with this change attribute.
+    fn existing(object: ObjectId, change: u64) -> Self {
+        Self {
+            object,
+            made: false,
+            directory: ChangeInfo {
+                atomic: true,
+                before: change,
+                after: change,
+            },
+            set: Bitmap::EMPTY,
+            rest: SetAttributes::default(),
+        }
+    }
+}
+
+/// OPEN. `room`: whether the reply has room for a delegation.
 pub(super) fn open<'a>(
     c: &mut Compound<'_>,
     arguments: &OpenArgs<'_>,
     room: bool,
 ) -> Done<OpenOk<'a>> {
     c.may_block()?;
-    let wish = arguments.share_access & !share_access::BOTH;
+    let want = arguments.share_access & !share_access::BOTH;
     let access = arguments.share_access & share_access::BOTH;
-    let unknown = wish & !wishes(c.minor);
-    let wants = wish & share_access::WANT_MASK <= share_access::WANT_CANCEL;
-    if access == 0 || unknown != 0 || !wants || arguments.share_deny & !share_deny::BOTH != 0 {
+    let unknown = want & !want_bits(c.minor);
+    let has_value = want & share_access::WANT_MASK <= share_access::WANT_CANCEL;
+    if access == 0 || unknown != 0 || !has_value || arguments.share_deny & !share_deny::BOTH != 0 {
         return Err(Status::Inval.into());
     }
     let reclaim = matches!(arguments.claim, Claim::Previous(_));
-    // Before a file is made for who may not open it.
-    let mut machine = c.server.state.lock();
-    machine.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
-    if matches!(arguments.claim, Claim::Previous(before) if before != DelegationType::None) {
-        machine.may_reclaim_delegation(c.sender)?;
+    // This comes first, so that no file is made for a client that may not open it.
+    let mut state = c.server.state.lock();
+    state.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
+    if reclaims_delegation(arguments) {
+        state.may_reclaim_delegation(c.sender)?;
     }
-    drop(machine);
+    drop(state);
     let (found, claimed) = claim(c, arguments, access)?;
     if !found.made {
         check_access(c, found.object, access)?;
     }
-    let wanted = Wanted {
+    let request = OpenRequest {
         file: found.object,
         access,
         deny: arguments.share_deny,
         reclaim,
         delegated: matches!(claimed, Claimed::Has),
     };
-    let mut machine = c.server.state.lock();
-    let opened = machine.open(c.now, c.sender, &arguments.owner, &wanted)?;
-    drop(machine);
+    let mut state = c.server.state.lock();
+    let opened = state.open(c.now, c.sender, &arguments.owner, &request)?;
+    drop(state);
     c.set_current(Object::Real(found.object));
-    c.set_state(opened.state);
-    // Whom a share denies the file must not have cut it.
+    c.set_stateid(opened.stateid);
+    // This comes after the open, so that a client to whom a share denies the file does not truncate it.
     if let Err(stop) = apply(c, found.object, &found.rest) {
-        c.server.state.lock().take_back_open(&opened.state);
+        c.server.state.lock().take_back_open(&opened.stateid);
         return Err(stop);
     }
     let mut flags = open_result::LOCKTYPE_POSIX;
@@ -94,26 +110,26 @@ pub(super) fn open<'a>(
         flags |= open_result::MAY_NOTIFY_LOCK;
     }
     let delegation = match room {
-        true => recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
+        true => recalls::delegation(c, &request, want & share_access::WANT_MASK, &claimed),
         false => Delegation::None,
     };
-    let mut state = opened.state;
+    let mut stateid = opened.stateid;
     let instead = match (&delegation, &claimed) {
         (Delegation::Read(given), Claimed::Nothing) => Some(given.state),
         (Delegation::Write(given), Claimed::Nothing) => Some(given.state),
         _ => None,
     };
-    // What denies others something is an open.
-    let exclusive = wish & share_access::OPEN_XOR_DELEGATION != 0 && wanted.deny == 0;
+    // An open that denies others something is needed even beside a delegation.
+    let exclusive = want & share_access::OPEN_XOR_DELEGATION != 0 && request.deny == 0;
     if let Some(instead) = instead.filter(|_| exclusive)
-        && c.server.state.lock().take_back_open(&opened.state)
+        && c.server.state.lock().take_back_open(&opened.stateid)
     {
         flags |= open_result::NO_OPEN_STATEID;
-        state = StateId::ANONYMOUS;
-        c.set_state(instead);
+        stateid = StateId::ANONYMOUS;
+        c.set_stateid(instead);
     }
     Ok(OpenOk {
-        state,
+        state: stateid,
         directory: found.directory,
         flags,
         set: found.set,
@@ -121,8 +137,9 @@ pub(super) fn open<'a>(
     })
 }
 
-/// The bits of wishes that a minor version has. Those of delegations that keep times too are heard, and not fulfilled.
-fn wishes(minor: u32) -> u32 {
+/// The bits of `share_access` by which clients of a minor version say what they want besides access. Delegations of timestamps
+/// can be asked for and are not given.
+fn want_bits(minor: u32) -> u32 {
     use share_access as bit;
     let first = bit::WANT_MASK | bit::SIGNAL_WHEN_AVAILABLE | bit::PUSH_WHEN_UNCONTENDED;
     match minor {
@@ -132,22 +149,22 @@ fn wishes(minor: u32) -> u32 {
     }
 }
 
-/// The file that a client claims, and the delegation by which.
+/// The file that a client opens, and its claim to a delegation.
 fn claim(c: &Compound<'_>, arguments: &OpenArgs<'_>, access: u32) -> Done<(Found, Claimed)> {
-    let by = |found: Found, state| {
-        recalls::check_claim(c, state, found.object, access)?;
+    let by = |found: Found, stateid| {
+        recalls::check_claim(c, stateid, found.object, access)?;
         Ok((found, Claimed::Has))
     };
     let new = |found| (found, Claimed::Nothing);
     match arguments.claim {
         Claim::Null(name) => by_name(c, name, arguments.create.as_ref()).map(new),
         Claim::Previous(before) => Ok((current(c)?, Claimed::Before(before))),
-        Claim::DelegateCurrent(state, name) => by(existing(c, name)?, state),
-        // A client that starts anew has lost its delegations.
+        Claim::DelegateCurrent(stateid, name) => by(existing(c, name)?, stateid),
+        // A client that restarts loses its delegations.
         Claim::DelegatePrevious(_) => Err(Status::NotSupp.into()),
         _ if c.minor == 0 => Err(Status::BadXdr.into()),
         Claim::File => current(c).map(new),
-        Claim::DelegateCurrentFile(state) => by(current(c)?, state),
+        Claim::DelegateCurrentFile(stateid) => by(current(c)?, stateid),
         Claim::DelegatePreviousFile => Err(Status::NotSupp.into()),
     }
 }
@@ -159,28 +176,13 @@ fn current(c: &Compound<'_>) -> Done<Found> {
     };
     let known = c.attributes(object)?;
     regular(c, &known)?;
-    let change = known.change();
-    Ok(Found {
-        object,
-        made: false,
-        directory: unchanged(change),
-        set: Bitmap::EMPTY,
-        rest: SetAttributes::default(),
-    })
+    Ok(Found::existing(object, known.change()))
 }
 
-fn unchanged(change: u64) -> ChangeInfo {
-    ChangeInfo {
-        atomic: true,
-        before: change,
-        after: change,
-    }
-}
-
+/// The status of OPEN for what is no regular file. Minor version 0 has one for all that is neither a file nor a directory.
 fn regular(c: &Compound<'_>, known: &Attributes) -> Done<()> {
     match known.kind {
         FileType::Regular => Ok(()),
-        // Minor version 0 has but one status for what is neither file nor directory.
         FileType::Directory => Err(Status::IsDir.into()),
         FileType::Symlink => Err(Status::Symlink.into()),
         _ if c.minor > 0 => Err(Status::WrongType.into()),
@@ -188,16 +190,15 @@ fn regular(c: &Compound<'_>, known: &Attributes) -> Done<()> {
     }
 }
 
-/// The file of a name in the current directory, which is made if that is asked for.
+/// The file of a name in the current directory. It is made if that is asked for.
 fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Done<Found> {
     let Some(how) = create else {
         return existing(c, name);
     };
     let directory = c.real()?;
-    if let Some(status) = c.not_a_directory(directory) {
-        return Err(create_in(status).into());
-    }
+    c.check_directory(directory)?;
     lookup::check(name)?;
+    let make = |how| make(c, directory, name.0, how);
     match how {
         WireHow::Unchecked(raw) => {
             let asked = NewObject::parse(c, raw, c.supported(), USUAL)?;
@@ -206,49 +207,32 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
                 size: None,
                 ..asked.attributes
             };
-            let (object, made, directory) =
-                make(c, directory, name.0, CreateHow::Unchecked(&whole))?;
-            let mut rest = SetAttributes {
-                size: asked.attributes.size,
+            let found = make(CreateHow::Unchecked(&whole))?;
+            let (set, size) = if found.made {
+                (asked.finish(c, found.object), asked.attributes.size)
+            } else {
+                // A file that is there is truncated, and nothing else (RFC 8881, section 18.16.3).
+                let size = asked.attributes.size.filter(|size| *size == 0);
+                (Bitmap::of(size.map(|_| Attribute::Size).as_slice()), size)
+            };
+            let rest = SetAttributes {
+                size,
                 ..SetAttributes::default()
             };
-            let set = if made {
-                asked.finish(c, object)
-            } else {
-                // A file that is there is cut, and nothing else (RFC 8881, section 18.16.3).
-                rest.size = rest.size.filter(|size| *size == 0);
-                let cut = rest.size.map(|_| Attribute::Size);
-                Bitmap::of(cut.as_slice())
-            };
-            Ok(Found {
-                object,
-                made,
-                directory,
-                set,
-                rest,
-            })
+            Ok(Found { set, rest, ..found })
         }
         WireHow::Guarded(raw) => {
             let asked = NewObject::parse(c, raw, c.supported(), USUAL)?;
-            let how = CreateHow::Guarded(&asked.attributes);
-            let (object, made, directory) = make(c, directory, name.0, how)?;
-            Ok(Found {
-                object,
-                made,
-                directory,
-                set: asked.finish(c, object),
-                rest: SetAttributes::default(),
-            })
+            let found = make(CreateHow::Guarded(&asked.attributes))?;
+            let set = asked.finish(c, found.object);
+            Ok(Found { set, ..found })
         }
         WireHow::Exclusive(verifier) => {
-            let how = CreateHow::Exclusive(*verifier, &SetAttributes::default());
-            let (object, _, directory) = make(c, directory, name.0, how)?;
+            let found = make(CreateHow::Exclusive(*verifier, &SetAttributes::default()))?;
             Ok(Found {
-                object,
                 made: true,
-                directory,
                 set: KEEP_VERIFIER,
-                rest: SetAttributes::default(),
+                ..found
             })
         }
         WireHow::ExclusiveWith(verifier, raw) => {
@@ -256,56 +240,46 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
                 return Err(Status::BadXdr.into());
             }
             let asked = NewObject::parse(c, raw, &exclusive(c), USUAL)?;
-            // The mode goes with the creation: set later, it could grant what a list that is inherited does not.
-            let how = CreateHow::Exclusive(*verifier, &asked.attributes);
-            let (object, _, directory) = make(c, directory, name.0, how)?;
+            // The file is made with the mode. Set later, the mode could grant what an inherited list does not.
+            let found = make(CreateHow::Exclusive(*verifier, &asked.attributes))?;
             Ok(Found {
-                object,
                 made: true,
-                directory,
-                set: asked.finish(c, object).or(&KEEP_VERIFIER),
+                set: asked.finish(c, found.object).or(&KEEP_VERIFIER),
                 rest: SetAttributes {
                     mode: None,
                     umask: 0,
                     ..asked.attributes
                 },
+                ..found
             })
         }
     }
 }
 
-/// The file, whether it was not there before, and what happened to the directory.
-fn make(
-    c: &Compound<'_>,
-    directory: ObjectId,
-    name: &[u8],
-    how: CreateHow<'_>,
-) -> Done<(ObjectId, bool, ChangeInfo)> {
+/// Makes a file, or finds it if `how` allows that. Nothing is said to be set or left to be set.
+fn make(c: &Compound<'_>, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Done<Found> {
     let unchecked = matches!(how, CreateHow::Unchecked(_));
-    let change = Change::begin(c.export, directory);
-    let created = namespace::create(c.export, &c.who, directory, name, how);
-    let around = change.end();
-    let created = match created {
-        Ok(created) => created,
-        // Which type a name has that is taken, an unchecked creation tells.
+    let (created, change) = convert::change(c.export, directory, || {
+        namespace::create(c.export, &c.who, directory, name, how)
+    });
+    match created {
+        Ok(created) => Ok(Found {
+            made: !created.existed,
+            directory: change,
+            ..Found::existing(created.object, 0)
+        }),
+        // If the name is taken, the failure of an unchecked creation says by what type.
         Err(error) if error.status == crate::vfs::Status::Exist && unchecked => {
-            let taken = namespace::lookup(c.export, &c.who, directory, name);
-            let told = taken.ok().map(|(_, known)| known);
-            return match told {
-                Some(known) if known.kind != FileType::Regular => {
-                    regular(c, &known)?;
-                    Err(error.into())
-                }
-                _ => Err(error.into()),
-            };
+            if let Ok((_, known)) = namespace::lookup(c.export, &c.who, directory, name) {
+                regular(c, &known)?;
+            }
+            Err(error.into())
         }
-        Err(error) => return Err(error.into()),
-    };
-    let directory = convert::change_info(&around);
-    Ok((created.object, !created.existed, directory))
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// The file of a name that has to be there.
+/// The file of a name that must be there.
 fn existing(c: &Compound<'_>, name: Name<'_>) -> Done<Found> {
     let directory = c.object()?;
     let Object::Real(object) = lookup::find(c, name)? else {
@@ -317,16 +291,11 @@ fn existing(c: &Compound<'_>, name: Name<'_>) -> Done<Found> {
         Object::Real(directory) => c.attributes(directory)?.change(),
         Object::Pseudo(_) => 1,
     };
-    Ok(Found {
-        object,
-        made: false,
-        directory: unchanged(change),
-        set: Bitmap::EMPTY,
-        rest: SetAttributes::default(),
-    })
+    Ok(Found::existing(object, change))
 }
 
-/// Whether the caller may have the access. A caller that may execute a file may read it, because clients read it to run it.
+/// Refuses access that the caller has no right to. A caller that may execute a file may open it for reading, because clients
+/// read a file to run it.
 fn check_access(c: &Compound<'_>, object: ObjectId, share: u32) -> Done<()> {
     let mut asked = 0;
     if share & share_access::READ != 0 {
@@ -348,30 +317,30 @@ fn check_access(c: &Compound<'_>, object: ObjectId, share: u32) -> Done<()> {
 /// OPEN_CONFIRM
 pub(super) fn confirm(c: &mut Compound<'_>, arguments: &OpenConfirmArgs) -> Done<StateId> {
     let file = c.real()?;
-    let mut machine = c.server.state.lock();
-    let state = machine.open_confirm(c.now, &arguments.state, file)?;
-    drop(machine);
-    Ok(c.set_state(state))
+    let mut state = c.server.state.lock();
+    let stateid = state.open_confirm(c.now, &arguments.state, file)?;
+    drop(state);
+    Ok(c.set_stateid(stateid))
 }
 
 /// OPEN_DOWNGRADE
 pub(super) fn downgrade(c: &mut Compound<'_>, arguments: &OpenDowngradeArgs) -> Done<StateId> {
     let file = c.held()?;
-    let given = c.state(arguments.state)?;
+    let given = c.stateid(arguments.state)?;
     let access = arguments.share_access & !share_access::WANT_MASK;
-    let mut machine = c.server.state.lock();
+    let mut state = c.server.state.lock();
     let deny = arguments.share_deny;
-    let state = machine.open_downgrade(c.now, c.sender, &given, file, access, deny)?;
-    drop(machine);
-    Ok(c.set_state(state))
+    let stateid = state.open_downgrade(c.now, c.sender, &given, file, access, deny)?;
+    drop(state);
+    Ok(c.set_stateid(stateid))
 }
 
 /// CLOSE
 pub(super) fn close(c: &mut Compound<'_>, arguments: &CloseArgs) -> Done<StateId> {
     let file = c.held()?;
-    let given = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    let state = machine.close(c.now, c.sender, &given, file)?;
-    drop(machine);
-    Ok(c.set_state(state))
+    let given = c.stateid(arguments.state)?;
+    let mut state = c.server.state.lock();
+    let stateid = state.close(c.now, c.sender, &given, file)?;
+    drop(state);
+    Ok(c.set_stateid(stateid))
 }

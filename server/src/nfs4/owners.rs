@@ -1,4 +1,4 @@
-//! Owners and groups as clients spell them (RFC 7530, section 5.9; RFC 8881, section 5.9): numbers in digits, or names of this
+//! The names of owners and groups on the wire (RFC 7530, section 5.9; RFC 8881, section 5.9): numbers in digits, or names of this
 //! host's users and groups, with or without a domain.
 
 use std::io::{self, Write as _};
@@ -14,13 +14,13 @@ use crate::vfs::read::Effort;
 
 /// The longest name, with its domain, in bytes.
 const NAME_MAX: usize = 255;
-/// Names and numbers that are kept in mind, of each.
+/// The most names that are cached, and the most numbers.
 const KEPT: usize = 4096;
-/// How long.
+/// How long a name or a number is cached.
 const KEPT_FOR: Nanos = Nanos::from_secs(300);
-/// How long it is kept in mind that there is none: somebody may be about to make it.
+/// How long it is cached that there is none. It is short because somebody may be about to add one.
 const MISSED_FOR: Nanos = Nanos::from_secs(10);
-/// The domain of names unless another is asked for.
+/// The default domain of names.
 pub const DOMAIN: &str = "localdomain";
 
 /// Users or groups.
@@ -32,42 +32,42 @@ pub enum Kind {
     Group,
 }
 
-/// What knows the users and groups of this host. It may block.
+/// Looks up the users and groups of this host. It may block.
 pub trait Directory: Send + Sync {
-    /// The number of a name; `None` if nobody has it.
+    /// The number of a name; `None` if nobody has the name.
     ///
     /// # Errors
-    /// It cannot be told just now.
+    /// The lookup failed, and may succeed later.
     fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>>;
 
     /// The name of a number; `None` if it has none.
     ///
     /// # Errors
-    /// It cannot be told just now.
+    /// The lookup failed, and may succeed later.
     fn name(&self, kind: Kind, id: u32) -> io::Result<Option<String>>;
 }
 
-/// How owners are told.
+/// How clients are told the owners and groups of files.
 #[derive(Clone, Default)]
 pub struct OwnersConfig {
-    /// Whether clients are told names, where there are some; else numbers.
+    /// Whether clients are told names where there are some. Otherwise they are told numbers.
     pub names: bool,
-    /// The domain of names; empty: [`DOMAIN`].
+    /// The domain of names. Empty: [`DOMAIN`].
     pub domain: String,
-    /// Looks names up. Without it owners are numbers.
+    /// Looks up names. Without it owners are numbers.
     pub directory: Option<Arc<dyn Directory>>,
 }
 
-/// Names and numbers.
+/// Translates numbers into names and back, and caches both.
 pub(super) struct Owners {
     config: OwnersConfig,
     known: Mutex<Tables>,
 }
 
-/// What was found, or not, and when.
+/// What a lookup found, if anything, and when.
 type Found<T> = (Option<T>, Nanos);
 
-/// What is kept in mind.
+/// The caches.
 struct Tables {
     ids: LruCache<(Kind, Box<str>), Found<u32>>,
     names: LruCache<(Kind, u32), Found<Arc<[u8]>>>,
@@ -137,7 +137,7 @@ impl Owners {
         }
     }
 
-    /// How clients are told this number.
+    /// A number as a reply names it.
     pub fn text(&self, kind: Kind, id: u32, effort: Effort) -> Done<Text> {
         let Some(directory) = self.config.directory.as_ref().filter(|_| self.config.names) else {
             return Ok(Text::Digits(Digits::of(id)));
@@ -148,10 +148,10 @@ impl Owners {
             Some((name, _)) => name,
             None if effort == Effort::ResidentOnly => return Err(Stop::Blocks),
             None => {
-                // What cannot be told now is told by number.
+                // If the lookup fails, the reply has the number.
                 let found = directory.name(kind, id).unwrap_or(None);
                 let name = found.map(|name| format!("{name}@{}", self.config.domain));
-                // A name that no client could send back is none.
+                // A name that no client could send back does not count.
                 let name =
                     name.filter(|name| name.len() <= NAME_MAX && name.matches('@').count() == 1);
                 let name: Option<Arc<[u8]>> = name.map(|name| name.into_bytes().into());
@@ -163,8 +163,8 @@ impl Owners {
         Ok(name.map_or_else(|| Text::Digits(Digits::of(id)), Text::Name))
     }
 
-    /// The number that a client means: its digits, or the number of a name, with this server's domain or none. BADOWNER
-    /// for a name that nobody has. May block.
+    /// The number that a client names: by digits, or by a name with this server's domain or none. BADOWNER for a name that nobody
+    /// has. May block.
     pub fn id(&self, kind: Kind, owner: &[u8]) -> Done<u32> {
         if owner.is_empty() {
             return Err(Status::Inval.into());

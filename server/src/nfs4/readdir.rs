@@ -5,23 +5,23 @@ use odafs_common::wire::nfs4::{
     ResultWriter, Status, check_asked,
 };
 
-use super::attributes::{self, Beside, FileSystem};
+use super::attributes::{self, FileSystem, Names};
 use super::compound::{Compound, Done};
 use super::object::Object;
 use crate::vfs::namespace;
 use crate::vfs::{DirEntry, ObjectId, ReaddirRange};
 
-/// What is before what the budget counts, in bytes: number and status of the operation.
+/// What the budget does not count, in bytes: the number of the operation and its status.
 const BEFORE_BYTES: usize = 8;
-/// Bytes of an entry with a short name, and with common attributes: so many entries are looked up as are likely to fit.
+/// Bytes of an entry with a short name, without and with common attributes. They say how many entries are likely to fit.
 const ENTRY_BYTES_MIN: u32 = 32;
 const ENTRY_PLUS_BYTES: u32 = 160;
-/// The most entries listed, and looked up, for one call.
+/// The most entries that one call lists, without and with their attributes.
 const ENTRIES_MAX: u32 = 8192;
 const ENTRIES_PLUS_MAX: u32 = 2048;
-/// The attributes that a listing has without a look at the object.
+/// The attributes that a listing has without looking at the object.
 const LISTED: Bitmap = Bitmap::of(&[Attribute::FileId, Attribute::MountedOnFileId]);
-/// The first cookie of an entry: those below mean the beginning, and what version 4 does not list.
+/// The lowest cookie of an entry. 0 is the beginning; 1 and 2 are `.` and `..`, which version 4 does not list.
 const FIRST_COOKIE: u64 = 3;
 
 pub(super) fn readdir(
@@ -48,7 +48,7 @@ pub(super) fn readdir(
     }
 }
 
-/// A directory of the pseudo file system, which has one entry.
+/// Lists a directory of the pseudo file system, which has one entry.
 fn pseudo(
     c: &Compound<'_>,
     depth: u8,
@@ -61,7 +61,6 @@ fn pseudo(
     let asked = arguments.asked.and(c.supported());
     let mut entries = EntryWriter::begin(w.start(OpCode::ReadDir), budget, [0; 8]);
     if let Some((name, object)) = below {
-        // Of the export's root what the directory alone knows: its own file system begins there.
         let pushed = attributes::with(c, object, &asked, |all| {
             entries.push(FIRST_COOKIE, name, all, &asked)
         });
@@ -91,7 +90,7 @@ fn real(
     let range = ReaddirRange {
         cookie: arguments.cookie,
         verifier: arguments.verifier,
-        // And the two that version 4 does not list.
+        // `.` and `..` are left out below.
         max_entries: likely as usize + 2,
         plus,
     };
@@ -99,8 +98,8 @@ fn real(
     let listing = match namespace::readdir(c.export, &c.who, directory, range, &reaches) {
         Ok(listing) => listing,
         Err(error) => {
-            let other = c.not_a_directory(directory).map(|_| Status::NotDir);
-            return Err(other.map_or(error.into(), Into::into));
+            c.check_directory(directory)?;
+            return Err(error.into());
         }
     };
     let system = FileSystem::of(c, directory, &asked)?;
@@ -108,24 +107,24 @@ fn real(
     let mut entries = EntryWriter::begin(start, budget, listing.verifier);
     let listed = |entry: &&DirEntry| !matches!(&entry.name[..], b"." | b"..");
     let all = listing.entries.iter().filter(listed).all(|entry| {
-        let beside = (entry.object.as_ref()).map(|(object, known)| {
-            let beside = Beside::of(c, *object, known, &asked);
-            (*object, known, beside)
+        let names = (entry.object.as_ref()).map(|(object, known)| {
+            let names = Names::of(c, *object, known, &asked);
+            (*object, known, names)
         });
-        match beside {
-            Some((object, known, Ok(beside))) => {
-                attributes::with_known(c, object, known, (&system, &beside), |all| {
+        match names {
+            Some((object, known, Ok(names))) => {
+                attributes::with_all(c, object, known, (&system, &names), |all| {
                     entries.push(entry.cookie, &entry.name, all, &asked)
                 })
             }
-            // Not to be looked at, or gone meanwhile.
+            // The caller may not look at the object, or it is gone.
             _ => entries.push(entry.cookie, &entry.name, &unseen(entry, plus), &asked),
         }
     });
     finish(entries.finish(all && listing.eof).is_ok(), w)
 }
 
-/// What is known of an entry whose object was not looked at, or could not be.
+/// What a listing knows of an entry whose object was not looked at, or could not be.
 fn unseen<'a>(entry: &DirEntry, wanted: bool) -> Wire<'a> {
     Wire {
         fileid: Some(entry.fileid),

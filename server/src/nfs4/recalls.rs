@@ -1,4 +1,5 @@
-//! Delegations between [`super::state`], which knows who has them, and `vfs`, where every change asks for them back.
+//! Gives, recalls and returns delegations. [`super::state`] knows which client has which. In `vfs` every change of a file recalls
+//! those of others first.
 
 use odafs_common::wire::nfs4::{
     Ace, Delegation, DelegationType, ReadDelegation, SpaceLimit, StateId, Status, WhyNone,
@@ -9,8 +10,8 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
-use super::records::{Named, Records};
-use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
+use super::records::{FileRecords, Records};
+use super::state::{Delegated, DelegationCounts, OpenRequest, Sender, State};
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::locks::Side;
@@ -18,44 +19,43 @@ use crate::vfs::metrics::{counter, gauge};
 use crate::vfs::promises::{Holders, Keeper, Party};
 use crate::vfs::{ObjectId, change};
 
-/// What it takes to say something to clients, at any time.
+/// Takes changes of the state to clients, to stable storage and to `vfs`, from any thread.
 pub(super) struct Messenger {
     pub export: Arc<Exports>,
     pub state: Arc<Mutex<State>>,
     pub callbacks: Arc<Mutex<Callbacks>>,
     pub records: Mutex<Records>,
-    pub named: Mutex<Named>,
-    /// Clients have answered callbacks.
+    pub file_records: Mutex<FileRecords>,
+    /// A client has answered a callback.
     pub answered: Condvar,
 }
 
 impl Messenger {
-    /// Brings to stable storage who may reclaim, as far as that has changed.
-    pub fn keep_records(&self) {
+    /// Brings changes of who may reclaim to stable storage.
+    fn keep_records(&self) {
         let mut records = self.records.lock();
         let changes = self.state.lock().take_records();
         records.apply(changes);
     }
 
-    /// Brings to stable storage which files are written under delegations, as far as that has changed. Nobody waits for this
-    /// who gets none.
+    /// Brings changes of which files have write delegations to stable storage. Only a client that gets one waits for this.
     fn name_files(&self) {
-        let mut named = self.named.lock();
-        let files = self.state.lock().take_named();
-        if files.is_some_and(|files| !named.keep(&files)) {
-            self.state.lock().put_named_back();
+        let mut records = self.file_records.lock();
+        let files = self.state.lock().take_named_files();
+        if files.is_some_and(|files| !records.keep(&files)) {
+            self.state.lock().put_named_files_back();
         }
     }
 
-    /// A second or so has passed.
+    /// To be called every second or so.
     pub fn tick(&self) {
         self.name_files();
         self.settle();
     }
 
-    /// Tells `vfs` which files are delegated no more, `also` perhaps, and whether files may be changed after a restart. Before
-    /// that stable storage says that nobody may reclaim what was taken from him: else a change that begins now would be missed
-    /// by who reclaims after a restart. May block.
+    /// Tells `vfs` which files are no longer delegated, among them `also` unless it still is, and whether files may be changed
+    /// again after a restart. Before that it writes to stable storage that nobody may reclaim the delegations that were
+    /// revoked. Otherwise a client could reclaim one after a restart and miss a change that begins now. May block.
     pub fn end_promises(&self, also: Option<ObjectId>) {
         let promises = self.export.promises();
         let state = self.state.lock();
@@ -75,7 +75,7 @@ impl Messenger {
             drop(state);
             records.apply(changes);
         };
-        // The lock is held meanwhile, so that none of them is delegated anew.
+        // The lock is held here, so that none of them is delegated again.
         for file in state.take_undelegated() {
             promises.end(Keeper::Nfs4, file);
         }
@@ -87,8 +87,8 @@ impl Messenger {
         }
     }
 
-    /// Brings to stable storage who may reclaim, as far as that has changed, and then tells `vfs`, clients and the lock manager
-    /// of version 3 what has become of state. May block.
+    /// Brings changes of who may reclaim to stable storage. Then tells `vfs`, clients and the lock manager of version 3 what has
+    /// changed. May block.
     pub fn settle(&self) {
         self.keep_records();
         self.end_promises(None);
@@ -96,7 +96,8 @@ impl Messenger {
         self.export.locks().tell(Side::Nlm);
     }
 
-    /// Others want what these owners have locked: those whose leases are over lose it, for good when this returns. May block.
+    /// Others want what these owners have locked. Those whose leases are over lose it; stable storage says so when this
+    /// returns. May block.
     pub fn expel_owners(&self, now: Nanos, owners: &[u64]) {
         self.state.lock().expel_owners(now, owners);
         self.settle();
@@ -115,10 +116,7 @@ impl Messenger {
 
 impl Holders for Messenger {
     fn give_back(&self, object: ObjectId, by: Party) -> bool {
-        match by {
-            Party::Stranger => self.recall(object, None),
-            Party::Returning(client) => self.recall(object, client),
-        }
+        self.recall(object, client_of(by))
     }
 
     fn broken(&self, object: ObjectId) {
@@ -126,15 +124,19 @@ impl Holders for Messenger {
     }
 
     fn is_awaited(&self, object: ObjectId, by: Party) -> bool {
-        let by = match by {
-            Party::Stranger => None,
-            Party::Returning(client) => client,
-        };
-        self.state.lock().awaits(object, by)
+        self.state.lock().awaits(object, client_of(by))
     }
 }
 
-/// For whom a compound makes changes.
+/// The client of version 4 that makes a change, if one does.
+fn client_of(by: Party) -> Option<u64> {
+    match by {
+        Party::Stranger => None,
+        Party::Returning(client) => client,
+    }
+}
+
+/// Who makes the changes of a compound, as `vfs` names it.
 pub(super) fn party(sender: Sender) -> Party {
     match sender {
         Sender::Client(id) => Party::Returning(Some(id)),
@@ -143,120 +145,121 @@ pub(super) fn party(sender: Sender) -> Party {
 }
 
 /// DELEGRETURN
-pub(super) fn give_back(c: &Compound<'_>, state: StateId) -> Done<()> {
+pub(super) fn delegation_return(c: &Compound<'_>, given: StateId) -> Done<()> {
     let file = c.held()?;
-    let state = c.state(state)?;
-    let mut machine = c.server.state.lock();
-    machine.delegation_return(c.sender, &state, file)?;
-    drop(machine);
+    let given = c.stateid(given)?;
+    let mut state = c.server.state.lock();
+    state.delegation_return(c.sender, &given, file)?;
+    drop(state);
     c.server.messenger.end_promises(None);
     Ok(())
 }
 
-/// Whether an open had a delegation before the server started anew.
+/// The delegation that a client has of a file that it opens.
 pub(super) enum Claimed {
-    /// It is new.
+    /// None.
     Nothing,
-    /// It had this.
+    /// One of this type before the server restarted.
     Before(DelegationType),
-    /// It is by one that the client has.
+    /// One that allows it to open the file.
     Has,
 }
 
-/// What OPEN gives of a file that it has opened. `wish` are the bits of the client's wish.
+/// The delegation that OPEN gives for a file that it has opened, or why it gives none. `want`: what the client wants, as bits of
+/// `share_access`.
 pub(super) fn delegation<'a>(
     c: &Compound<'_>,
-    wanted: &Wanted,
-    wish: u32,
+    request: &OpenRequest,
+    want: u32,
     claimed: &Claimed,
 ) -> Delegation<'a> {
-    let why = match (claimed, wish) {
+    let why = match (claimed, want) {
         _ if c.minor == 0 => return Delegation::None,
-        (Claimed::Before(DelegationType::Read), _) => delegate(c, wanted, Delegated::Read),
-        (Claimed::Before(DelegationType::Write), _) => delegate(c, wanted, Delegated::Write),
+        (Claimed::Before(DelegationType::Read), _) => delegate(c, request, Delegated::Read),
+        (Claimed::Before(DelegationType::Write), _) => delegate(c, request, Delegated::Write),
         (Claimed::Before(_), _) => return Delegation::None,
         (_, share_access::WANT_NONE) => Err(WhyNone::NotWanted),
         (_, share_access::WANT_CANCEL) => Err(WhyNone::Cancelled),
         (Claimed::Has, _) => Err(WhyNone::Resource(false)),
         (Claimed::Nothing, _) => {
-            kind(wanted.access, wish).and_then(|kind| delegate(c, wanted, kind))
+            kind(request.access, want).and_then(|kind| delegate(c, request, kind))
         }
     };
     match why {
         Ok(delegation) => delegation,
-        Err(_) if wish == share_access::WANT_NO_PREFERENCE => Delegation::None,
+        Err(_) if want == share_access::WANT_NO_PREFERENCE => Delegation::None,
         Err(why) => Delegation::NoneBecause(why),
     }
 }
 
-/// The kind of delegation that saves work for a client that opens a file so. A client that only writes would have to read parts
-/// of pages under a delegation. A client that only reads has no use for a write delegation.
-fn kind(access: u32, wish: u32) -> Result<Delegated, WhyNone> {
-    match (access, wish) {
+/// The kind of delegation for a client that opens a file with this access. A client that only reads has no use for a write
+/// delegation. A client that only writes gets none: it may have to read parts of pages.
+fn kind(access: u32, want: u32) -> Result<Delegated, WhyNone> {
+    match (access, want) {
         (share_access::READ, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
         (share_access::READ, _) => Ok(Delegated::Read),
-        (share_access::BOTH, wish) if wish != share_access::WANT_READ => Ok(Delegated::Write),
+        (share_access::BOTH, want) if want != share_access::WANT_READ => Ok(Delegated::Write),
         _ => Err(WhyNone::Resource(false)),
     }
 }
 
 fn delegate<'a>(
     c: &Compound<'_>,
-    wanted: &Wanted,
+    request: &OpenRequest,
     kind: Delegated,
 ) -> Result<Delegation<'a>, WhyNone> {
     let full = WhyNone::Resource(false);
-    // What others do to it is to be noticed.
-    let file = c.export.file(wanted.file).map_err(|_| full)?;
+    // A delegated file stays live, so that the server notices changes of it from outside.
+    let file = c.export.file(request.file).map_err(|_| full)?;
     let change = file.attributes().change();
-    let mut machine = c.server.state.lock();
-    let client = machine.may_delegate(c.now, c.sender, wanted, kind)?;
+    let mut state = c.server.state.lock();
+    let client = state.may_delegate(c.now, c.sender, request, kind)?;
     match kind {
         Delegated::Read if !c.export.promises().make(Keeper::Nfs4, &file) => {
             return Err(WhyNone::Contention(false));
         }
         Delegated::Read => {}
         Delegated::Write => {
-            drop(machine);
-            machine = leave(c, &file, wanted)?;
+            drop(state);
+            state = make_exclusive(c, &file, request)?;
         }
     }
-    let given = machine.delegate(c.now, client, (wanted.file, kind), c.origin);
-    let (state, recall) = given.ok_or(full)?;
-    machine.delegated_at(&state, change);
-    drop(machine);
+    let given = state.delegate(c.now, client, (request.file, kind), c.origin);
+    let (stateid, recall) = given.ok_or(full)?;
+    state.delegated_at(&stateid, change);
+    drop(state);
     if kind == Delegated::Write {
         c.server.messenger.name_files();
     }
-    let permissions = asks_for_access();
+    let permissions = no_permissions();
     Ok(match kind {
         Delegated::Read => Delegation::Read(ReadDelegation {
-            state,
+            state: stateid,
             recall,
             permissions,
         }),
         Delegated::Write => Delegation::Write(WriteDelegation {
-            state,
+            state: stateid,
             recall,
-            // The server reserves no space, so the client must write before CLOSE to learn that there is none.
+            // The server reserves no space. With a limit of 0 the client writes before CLOSE, and learns there if space is short.
             space_limit: SpaceLimit::Size(0),
             permissions,
         }),
     })
 }
 
-/// Leaves a file to the caller alone. References to it are taken back without the lock, so the file may have been opened by
-/// others meanwhile.
-fn leave<'c>(
+/// Makes the caller the only one that looks at a file. The lock is not held while references to the file are taken back, so
+/// others may have opened the file meanwhile: this looks again.
+fn make_exclusive<'c>(
     c: &Compound<'c>,
     file: &Arc<File>,
-    wanted: &Wanted,
+    request: &OpenRequest,
 ) -> Result<MutexGuard<'c, State>, WhyNone> {
     let Sender::Client(id) = c.sender else {
         return Err(WhyNone::NotWanted);
     };
     let promises = c.export.promises();
-    let left = match wanted.reclaim {
+    let left = match request.reclaim {
         true => promises.leave_again_to(file, id),
         false => promises.leave_to(file, id),
     };
@@ -264,47 +267,47 @@ fn leave<'c>(
         return Err(WhyNone::Contention(false));
     }
     change::hide(c.export, file);
-    let machine = c.server.state.lock();
-    let may = machine.may_delegate(c.now, c.sender, wanted, Delegated::Write);
-    // Somebody who looked at the file may have ended it.
-    let still = promises.alone_for(wanted.file) == Some(id);
+    let state = c.server.state.lock();
+    let may = state.may_delegate(c.now, c.sender, request, Delegated::Write);
+    // The promise has ended if somebody has looked at the file.
+    let still = promises.alone_for(request.file) == Some(id);
     match may {
-        Ok(_) if still => Ok(machine),
+        Ok(_) if still => Ok(state),
         Ok(_) => Err(WhyNone::Contention(false)),
         Err(why) => {
-            if still && !machine.is_delegated(wanted.file) {
-                promises.end(Keeper::Nfs4, wanted.file);
+            if still && !state.is_delegated(request.file) {
+                promises.end(Keeper::Nfs4, request.file);
             }
             Err(why)
         }
     }
 }
 
-/// Nobody may open the file without asking for access first.
-fn asks_for_access<'a>() -> Ace<'a> {
+/// The permissions of a delegation: none, so the client asks with ACCESS before it lets a user open the file.
+fn no_permissions<'a>() -> Ace<'a> {
     Ace {
         kind: ace_type::ALLOW,
         ..Ace::default()
     }
 }
 
-/// Checks the delegation by which a file is opened.
+/// Refuses to open a file by a delegation that does not allow it.
 pub(super) fn check_claim(
     c: &Compound<'_>,
-    state: StateId,
+    given: StateId,
     file: ObjectId,
     access: u32,
 ) -> Done<()> {
-    let state = c.state(state)?;
-    let machine = c.server.state.lock();
+    let given = c.stateid(given)?;
+    let state = c.server.state.lock();
     match c.sender {
-        // Minor version 0 has none.
+        // Minor version 0 has no delegations.
         Sender::Named => Err(Status::BadStateId.into()),
-        Sender::Client(_) => Ok(machine.may_claim(c.sender, &state, file, access)?),
+        Sender::Client(_) => Ok(state.may_claim(c.sender, &given, file, access)?),
     }
 }
 
-/// Figures of delegations in the text format of Prometheus.
+/// Appends the counters of delegations in the text format of Prometheus.
 pub(super) fn append_text(counts: &DelegationCounts, out: &mut String) {
     let help = "Delegations that clients of NFS version 4 have.";
     gauge(out, "nfs4_delegations", help, counts.held);

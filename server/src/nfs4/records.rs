@@ -1,7 +1,6 @@
 //! The clients that may reclaim after a restart, on stable storage (RFC 8881, section 8.4.2.1). A file in the state directory
-//! has one line for each client that holds state: its identity in hexadecimal digits. If the client may reclaim delegations
-//! too, a space and a `d` follow. Another file ([`Named`]) names the files of write delegations. Only a grant of such a
-//! delegation waits for it.
+//! has a line for each client that holds state: its identity in hexadecimal digits. A space and a `d` follow if the client may
+//! also reclaim delegations. Another file names the files of write delegations ([`FileRecords`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,46 +8,48 @@ use std::io;
 
 use super::state::{NamedFiles, Reclaiming, Record};
 use crate::vfs::ObjectId;
+use crate::vfs::hex::{self, hex};
 
-/// What brings the whole text to stable storage.
+/// Brings a whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
 
 /// The clients that may reclaim.
 pub struct Records {
+    /// Those from before this start.
     reclaiming: Vec<Reclaiming>,
-    /// And whether they may reclaim delegations.
+    /// By identity: whether they may reclaim delegations too.
     clients: BTreeMap<Vec<u8>, bool>,
     keep: Option<Keep>,
-    /// Stable storage does not say so yet.
+    /// Stable storage lacks the last changes.
     changed: bool,
-    named: Named,
+    files: FileRecords,
 }
 
-/// The most clients that are read back. A longer file is none of ours.
+/// The most clients that are read back. The server writes no longer file.
 const CLIENTS_MAX: usize = 1 << 16;
 /// The most files that are read back of a client.
 const FILES_MAX: usize = 1 << 14;
-/// What stands behind a client that may reclaim delegations.
+/// Follows the identity of a client that may reclaim delegations.
 const DELEGATIONS: &str = " d";
 
 impl Records {
-    /// Of a server that forgets all with its end: nobody may reclaim.
+    /// For a server that keeps nothing: nobody may reclaim.
     pub fn none() -> Self {
         Self {
             reclaiming: Vec::new(),
             clients: BTreeMap::new(),
             keep: None,
             changed: false,
-            named: Named::default(),
+            files: FileRecords::default(),
         }
     }
 
-    /// From the text that an earlier server kept, if any. `keep` brings a later one to stable storage.
+    /// Reads the text that an earlier server kept, if any. `keep` brings later texts to stable storage.
     pub fn read(text: &str, keep: impl FnMut(&str) -> io::Result<()> + Send + 'static) -> Self {
         let lines = text.lines().take(CLIENTS_MAX);
         let clients = lines.filter_map(|line| match line.strip_suffix(DELEGATIONS) {
-            Some(digits) => Some((bytes(digits)?, true)),
-            None => Some((bytes(line)?, false)),
+            Some(digits) => Some((identity(digits)?, true)),
+            None => Some((identity(line)?, false)),
         });
         let clients: BTreeMap<Vec<u8>, bool> = clients.collect();
         let reclaiming = clients.iter().map(|(identity, delegations)| Reclaiming {
@@ -59,12 +60,11 @@ impl Records {
             reclaiming: reclaiming.collect(),
             clients,
             keep: Some(Box::new(keep)),
-            changed: false,
-            named: Named::default(),
+            ..Self::none()
         }
     }
 
-    /// With the names of files that an earlier server kept, if any. `keep` brings later ones to stable storage.
+    /// Adds the names of files that an earlier server kept, if any. `keep` brings later texts to stable storage.
     #[must_use]
     pub fn naming_files(
         mut self,
@@ -72,24 +72,24 @@ impl Records {
         keep: impl FnMut(&str) -> io::Result<()> + Send + 'static,
     ) -> Self {
         let lines = text.lines().take(CLIENTS_MAX);
-        self.named = Named {
-            before: lines.filter_map(names).collect(),
+        self.files = FileRecords {
+            before: lines.filter_map(files_of_client).collect(),
             keep: Some(Box::new(keep)),
         };
         self
     }
 
-    /// What names files; told once.
-    pub(super) fn take_named(&mut self) -> Named {
-        std::mem::take(&mut self.named)
+    /// The files of write delegations. Only the first call returns them.
+    pub(super) fn take_file_records(&mut self) -> FileRecords {
+        std::mem::take(&mut self.files)
     }
 
-    /// The clients that may reclaim. Only the first call returns them.
+    /// The clients from before this start. Only the first call returns them.
     pub(super) fn take_reclaiming(&mut self) -> Vec<Reclaiming> {
         std::mem::take(&mut self.reclaiming)
     }
 
-    /// Keeps changes. A failure is logged, and what could not be kept is tried again with the next call.
+    /// Brings changes to stable storage. If that fails, it logs a warning, and the next call tries again.
     pub(super) fn apply(&mut self, changes: Vec<Record>) {
         for change in changes {
             self.changed |= match change {
@@ -105,9 +105,7 @@ impl Records {
         };
         let mut text = String::new();
         for (client, delegations) in &self.clients {
-            for byte in client {
-                text.push_str(&format!("{byte:02x}"));
-            }
+            text.push_str(&hex(client));
             if *delegations {
                 text.push_str(DELEGATIONS);
             }
@@ -123,32 +121,30 @@ impl Records {
     }
 }
 
-/// The files of which clients have write delegations, on stable storage: a line for each client, its identity and then each
-/// file as ` INODE:GENERATION`, all in hexadecimal digits.
+/// The files of which clients have write delegations, on stable storage: a line for each client with its identity and each file
+/// as ` INODE:GENERATION`, all in hexadecimal digits.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct FileRecords {
     before: NamedFiles,
     keep: Option<Keep>,
 }
 
-impl Named {
-    /// Those that the earlier server kept; told once.
+impl FileRecords {
+    /// Those that an earlier server kept. Only the first call returns them.
     pub fn take_before(&mut self) -> NamedFiles {
         std::mem::take(&mut self.before)
     }
 
-    /// Keeps these. False: that failed, which is logged.
+    /// Brings these to stable storage. False: that failed, which it logs.
     pub fn keep(&mut self, files: &NamedFiles) -> bool {
         let Some(keep) = &mut self.keep else {
             return true;
         };
         let mut text = String::new();
         for (client, files) in files {
-            // To write into a string never fails.
-            for byte in client {
-                let _ = write!(text, "{byte:02x}");
-            }
+            text.push_str(&hex(client));
             for ObjectId { ino, generation } in files {
+                // Writing into a string never fails.
                 let _ = write!(text, " {ino:x}:{generation:x}");
             }
             text.push('\n');
@@ -165,9 +161,9 @@ impl Named {
 }
 
 /// The client and the files that a line names.
-fn names(line: &str) -> Option<(Vec<u8>, BTreeSet<ObjectId>)> {
+fn files_of_client(line: &str) -> Option<(Vec<u8>, BTreeSet<ObjectId>)> {
     let mut words = line.split(' ');
-    let client = bytes(words.next()?)?;
+    let client = identity(words.next()?)?;
     let files = words.take(FILES_MAX).map(|word| {
         let (ino, generation) = word.split_once(':')?;
         Some(ObjectId {
@@ -183,17 +179,8 @@ fn number(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| clean)
 }
 
-/// The bytes that a line of hexadecimal digits stands for.
-fn bytes(line: &str) -> Option<Vec<u8>> {
-    let digits = line.as_bytes();
-    let clean = digits.iter().all(u8::is_ascii_hexdigit);
-    if digits.is_empty() || !digits.len().is_multiple_of(2) || !clean {
-        return None;
-    }
-    let pairs = digits.chunks_exact(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
+fn identity(digits: &str) -> Option<Vec<u8>> {
+    hex::bytes(digits).filter(|identity| !identity.is_empty())
 }
 
 #[cfg(test)]
@@ -248,7 +235,7 @@ mod tests {
             *to.lock().unwrap() = text.to_owned();
             Ok(())
         });
-        let mut named = named.take_named();
+        let mut named = named.take_file_records();
         assert!(named.take_before().is_empty());
         let file = |ino, generation| ObjectId { ino, generation };
         let files = NamedFiles::from([
@@ -261,7 +248,7 @@ mod tests {
         assert!(named.keep(&files));
         let text = kept.lock().unwrap().clone();
         let mut again = none().naming_files(&text, |_| Err(io::Error::other("full")));
-        let mut named = again.take_named();
+        let mut named = again.take_file_records();
         assert_eq!(named.take_before(), files);
         assert!(named.take_before().is_empty() && !named.keep(&files));
     }

@@ -1,6 +1,6 @@
 //! RENAME, from the saved directory into the current one (RFC 7530, section 16.29; RFC 8881, section 18.26).
 
-use odafs_common::wire::nfs4::{RenameArgs, RenameOk, Status};
+use odafs_common::wire::nfs4::{RenameArgs, RenameOk};
 
 use super::compound::{Compound, Done};
 use super::{convert, lookup};
@@ -11,9 +11,8 @@ pub(super) fn rename(c: &Compound<'_>, arguments: &RenameArgs<'_>) -> Done<Renam
     c.may_block()?;
     let to = c.real()?;
     let from = c.saved_real()?;
-    if c.not_a_directory(from).is_some() || c.not_a_directory(to).is_some() {
-        return Err(Status::NotDir.into());
-    }
+    c.check_directory(from)?;
+    c.check_directory(to)?;
     lookup::check(arguments.from)?;
     lookup::check(arguments.to)?;
     let change = Change::begin(c.export, from);

@@ -1,12 +1,12 @@
-//! How a compound is run: SEQUENCE, and then one operation after the other until one fails (RFC 7530, section 15.2; RFC 8881,
-//! section 16.2). At an operation that would block, the compound is suspended with all that it has and holds. A thread that
-//! may block goes on with that operation. So each operation runs once, and the slot stays taken until there is a reply.
+//! Runs a compound: SEQUENCE, and then one operation after the other until one fails (RFC 7530, section 15.2; RFC 8881, section
+//! 16.2). At an operation that would block, the compound is suspended, and a thread that may block goes on with that operation.
+//! So each operation runs once. The compound holds its slot until there is a reply.
 
 use std::ops::Deref;
 
 use odafs_common::wire::nfs4::{
     OpCode, Opaque, Operation, Operations, OperationsMark, ResultWriter, ResultsMark, SequenceOk,
-    SessionId, Status,
+    Status,
 };
 use odafs_common::wire::xdr::Writer;
 use odafs_fabric::clock;
@@ -23,7 +23,7 @@ use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
 use crate::vfs::{ids, promises};
 
-/// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
+/// Bytes of a reply besides the compound's results: the header of an RPC reply, and some to spare.
 pub(super) const REPLY_OVERHEAD_BYTES: usize = 64;
 
 /// Runs a compound.
@@ -48,7 +48,6 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         minor: header.minor_version,
         connection: call.caller.connection,
         back: call.caller.back.clone(),
-        session: None,
         origin: None,
         now: clock::now(),
         sender: Sender::Named,
@@ -62,9 +61,9 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         kept: None,
     };
     let mut w = ResultWriter::begin(results, header.tag);
-    let slot = match compound.enter(&mut operations, bytes, &mut w) {
-        Ok(Entered::With(slot)) => slot,
-        Ok(Entered::Replayed(reply)) => {
+    let slot = match compound.begin(&mut operations, bytes, &mut w) {
+        Ok(Begun::Execute(slot)) => slot,
+        Ok(Begun::Replay(reply)) => {
             let start = w.mark().start();
             results.truncate(start);
             results.opaque_fixed(&reply);
@@ -82,22 +81,22 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         first: None,
         has_begun: false,
     };
-    compound.go_on(held, operations, so_far, results)
+    compound.run_rest(held, operations, so_far, results)
 }
 
-/// The slot of a compound under way, unless the compound has come to its end.
+/// The slot that a compound holds until it ends.
 struct Held<S: Deref<Target = Nfs4>> {
     server: S,
     slot: Option<Slot>,
-    /// The first operation behind SEQUENCE.
+    /// The first operation after SEQUENCE.
     first: Option<OpCode>,
-    /// Whether an operation was begun on a thread that may block, where operations take effect.
+    /// Whether an operation has begun on a thread that may block. Only there do operations change anything.
     has_begun: bool,
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
-    /// The slot of a compound that has done nothing is given back, as if never used. Of one that panicked nobody knows what it has
-    /// done: it never runs again, and its repetitions hear of a fault in its first operation.
+    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other compound has
+    /// panicked, and nobody knows what it has changed. It must not run again: a repetition gets a fault of its first operation.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;
@@ -122,36 +121,36 @@ fn fault(code: OpCode, ok: SequenceOk) -> Vec<u8> {
     reply
 }
 
-/// How the first operation of a compound was taken.
-enum Entered {
-    /// With a slot, or without a session.
-    With(Option<Slot>),
-    /// The compound was executed before, with this reply.
-    Replayed(Arc<[u8]>),
+/// How a compound begins.
+enum Begun {
+    /// It is new, and holds this slot if it is in a session.
+    Execute(Option<Slot>),
+    /// It was executed before, with this reply.
+    Replay(Arc<[u8]>),
 }
 
 impl Compound<'_> {
-    /// Runs SEQUENCE, with which compounds of 4.1 and later begin, and writes its result, also if it fails.
-    fn enter(
+    /// Runs SEQUENCE, with which compounds of 4.1 and later begin, and writes its result even if it fails.
+    fn begin(
         &mut self,
         operations: &mut Operations<'_>,
         bytes: usize,
         w: &mut ResultWriter<'_, '_>,
-    ) -> Result<Entered, Status> {
+    ) -> Result<Begun, Status> {
         if self.minor == 0 || operations.left() == 0 {
-            return Ok(Entered::With(None));
+            return Ok(Begun::Execute(None));
         }
         let mut ahead = operations.clone();
         let first = match ahead.next() {
             Some(Ok(operation)) => operation,
-            // It fails by itself.
-            _ => return Ok(Entered::With(None)),
+            // An operation that cannot be read fails when it is its turn.
+            _ => return Ok(Begun::Execute(None)),
         };
         let code = first.code();
         let count = operations.header().operations;
         let Operation::Sequence(arguments) = first else {
-            let refusal = match (sessions::need_none(code), count) {
-                (true, 1) => return Ok(Entered::With(None)),
+            let refusal = match (sessions::needs_none(code), count) {
+                (true, 1) => return Ok(Begun::Execute(None)),
                 (true, _) => Status::NotOnlyOp,
                 (false, _) => Status::OpNotInSession,
             };
@@ -165,7 +164,6 @@ impl Compound<'_> {
         match taken {
             Ok(Sequenced::Execute(slot, ok)) => {
                 self.sender = Sender::Client(slot.client);
-                self.session = Some(slot.session);
                 self.origin = Some(Origin {
                     session: slot.session,
                     slot: slot.number,
@@ -176,9 +174,9 @@ impl Compound<'_> {
                 let kept = slot.cache.then_some(slot.cached_bytes as usize);
                 self.kept = kept.map(|kept| kept.saturating_sub(REPLY_OVERHEAD_BYTES));
                 w.push(code, &Ok::<_, Status>(ok));
-                Ok(Entered::With(Some(slot)))
+                Ok(Begun::Execute(Some(slot)))
             }
-            Ok(Sequenced::Replay(reply)) => Ok(Entered::Replayed(reply)),
+            Ok(Sequenced::Replay(reply)) => Ok(Begun::Replay(reply)),
             Err(status) => {
                 w.fail(code, status);
                 Err(status)
@@ -186,8 +184,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Runs what is left. `so_far` are the results that have been written.
-    fn go_on(
+    /// Runs the operations that are left, and ends the compound or suspends it. `so_far` is how far results are written.
+    fn run_rest(
         mut self,
         mut held: Held<&Nfs4>,
         operations: Operations<'_>,
@@ -196,7 +194,7 @@ impl Compound<'_> {
     ) -> Answer {
         let _acting = promises::changing_for(recalls::party(self.sender));
         let mut w = ResultWriter::resume(results, so_far);
-        let status = match self.all(operations, &mut held, &mut w) {
+        let status = match self.run_operations(operations, &mut held, &mut w) {
             Ok(status) => status,
             Err(next) => {
                 let held = Held {
@@ -210,7 +208,7 @@ impl Compound<'_> {
         };
         w.finish(status);
         if self.effort == Effort::MayBlock {
-            self.server.settle();
+            self.server.messenger.settle();
             self.now = clock::now();
         }
         if let Some(slot) = held.slot.take() {
@@ -218,14 +216,14 @@ impl Compound<'_> {
             let mut state = self.server.state.lock();
             state.finish(self.now, &slot, reply, self.placed.is_none());
         } else if let Some(client) = self.renewed.filter(|_| self.effort == Effort::MayBlock) {
-            // It may have been expelled meanwhile, and hears of that.
+            // This fails if the client was expelled meanwhile. Its next operation says so.
             let _ = self.server.state.lock().renew(self.now, client);
         }
         self.placed.map_or(Answer::Replied, Answer::Placed)
     }
 
-    /// Runs what is left: the status of the last operation, or the place of the one that would block.
-    fn all(
+    /// Runs the operations that are left. Returns the status of the last one, or the place of the one that would block.
+    fn run_operations(
         &mut self,
         mut operations: Operations<'_>,
         held: &mut Held<&Nfs4>,
@@ -238,7 +236,7 @@ impl Compound<'_> {
                 Some(Ok(operation)) => {
                     held.first.get_or_insert(operation.code());
                     held.has_begun |= self.effort == Effort::MayBlock;
-                    self.step(operation, w).ok_or(next)?
+                    self.run_operation(operation, w).ok_or(next)?
                 }
                 Some(Err(bad)) => {
                     w.fail(bad.code(), bad.status());
@@ -250,8 +248,12 @@ impl Compound<'_> {
         Ok(last)
     }
 
-    /// Runs the next operation and writes its result. The status, or `None`: the operation would block, and nothing has happened.
-    fn step(&mut self, operation: Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Option<Status> {
+    /// Runs an operation and writes its result. Returns its status; or `None` if it would block, and then nothing has changed.
+    fn run_operation(
+        &mut self,
+        operation: Operation<'_>,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Option<Status> {
         let code = operation.code();
         let renewed = clients::renewed(&operation).filter(|_| self.minor == 0);
         if w.count() >= OPERATIONS_MAX {
@@ -259,8 +261,8 @@ impl Compound<'_> {
             return Some(Status::Resource);
         }
         let (results, current, placed) = (w.count(), self.current, self.placed.is_some());
-        let done = self.one(operation, w);
-        // The store had to act for the caller, and this thread may not: what it was refused is no answer.
+        let done = self.execute(operation, w);
+        // This thread cannot act as the caller in the store. What the store refused to it may be allowed to the caller.
         let missed = self.effort == Effort::ResidentOnly && ids::were_missed();
         let status = match done {
             Ok(status) if !missed => status,
@@ -268,7 +270,7 @@ impl Compound<'_> {
                 w.fail(code, status);
                 status
             }
-            // There is no further effort: the client asks again.
+            // Something is still to be waited for although this thread may block: the client asks again.
             Err(Stop::Blocks) if self.effort == Effort::MayBlock => {
                 w.fail(code, Status::Delay);
                 Status::Delay
@@ -278,15 +280,14 @@ impl Compound<'_> {
                     w.take_back();
                 }
                 self.current = current;
-                self.act_where_it_is();
+                self.act_in_export();
                 self.placed.take_if(|_| !placed);
                 return None;
             }
         };
         let too_big = match self.kept {
             Some(kept) if w.bytes() > kept => Some(Status::RepTooBigToCache),
-            _ if w.bytes() > self.room && self.minor == 0 => Some(Status::Resource),
-            _ if w.bytes() > self.room => Some(Status::RepTooBig),
+            _ if w.bytes() > self.room => Some(self.too_big()),
             _ => None,
         };
         if let Some(status) = too_big {
@@ -301,23 +302,23 @@ impl Compound<'_> {
     }
 
     /// Acts with the credential of the export in which the current object lies.
-    fn act_where_it_is(&mut self) {
+    fn act_in_export(&mut self) {
         if let Some(object) = self.current.object {
-            self.acting.go(object.tag(self.export), &mut self.who);
+            self.acting.move_to(object.tag(self.export), &mut self.who);
         }
     }
 
-    /// Drops the file handles of exports that the caller may not reach any more, since the rules have changed meanwhile.
-    /// What the client holds of the current file it may still give back.
-    fn forget_what_is_out_of_reach(&mut self) {
-        let reached = |kept: &CurrentObject| {
-            let tag = kept.object.map(|object| object.tag(self.export));
+    /// Drops the current and the saved object if the caller may no longer reach their exports, because the rules have changed.
+    /// The client may still give back what it holds on the current file.
+    fn drop_unreachable(&mut self) {
+        let is_reachable = |of: &CurrentObject| {
+            let tag = of.object.map(|object| object.tag(self.export));
             tag.is_none_or(|tag| self.acting.check(tag).is_ok())
         };
-        let (current, saved) = (reached(&self.current), reached(&self.saved));
+        let (current, saved) = (is_reachable(&self.current), is_reachable(&self.saved));
         if !current {
             self.current = match self.current.object {
-                Some(Object::Real(object)) => self.held_still(object).unwrap_or_default(),
+                Some(Object::Real(object)) => self.still_held(object).unwrap_or_default(),
                 _ => CurrentObject::default(),
             };
         }
@@ -326,14 +327,18 @@ impl Compound<'_> {
         }
     }
 
-    /// Everything that another thread needs to go on.
-    fn suspend(self, held: Held<Arc<Nfs4>>, next: OperationsMark, so_far: ResultsMark) -> Waiting {
-        Waiting {
+    /// All that another thread needs to go on.
+    fn suspend(
+        self,
+        held: Held<Arc<Nfs4>>,
+        next: OperationsMark,
+        so_far: ResultsMark,
+    ) -> SuspendedCompound {
+        SuspendedCompound {
             held,
             next,
             so_far,
             minor: self.minor,
-            session: self.session,
             origin: self.origin,
             sender: self.sender,
             renewed: self.renewed,
@@ -347,19 +352,18 @@ impl Compound<'_> {
     }
 }
 
-/// A compound that is suspended. It holds its slot. It holds no turn of an owner (4.0): an operation takes one only where it
-/// may block, and gives it back before it ends.
-struct Waiting {
+/// A suspended compound. It holds its slot. It never holds the turn of an owner (4.0): an operation takes one only on a thread
+/// that may block, and gives it back before it ends.
+struct SuspendedCompound {
     held: Held<Arc<Nfs4>>,
     /// The place of the operation that would have blocked.
     next: OperationsMark,
-    /// How far the results are written: those of the operations before it.
+    /// How far results are written: to the end of those before this operation.
     so_far: ResultsMark,
     /// Whether a payload that came apart is still to be used.
     apart: bool,
     // The other fields are those of `Compound`.
     minor: u32,
-    session: Option<SessionId>,
     origin: Option<Origin>,
     sender: Sender,
     renewed: Option<u64>,
@@ -370,45 +374,44 @@ struct Waiting {
     kept: Option<usize>,
 }
 
-impl Suspended for Waiting {
+impl Suspended for SuspendedCompound {
     fn resume(self: Box<Self>, call: Resumed<'_>, results: &mut Writer<'_>) -> Answer {
-        let mut waiting = *self;
-        let operations = match Operations::resume(call.arguments, waiting.next) {
+        let mut suspended = *self;
+        let operations = match Operations::resume(call.arguments, suspended.next) {
             Ok(operations) => operations,
-            // It is another message.
+            // These are not the arguments with which it began.
             Err(error) => return Answer::Garbage(error),
         };
-        let server = &waiting.held.server;
+        let server = &suspended.held.server;
         let mut compound = Compound {
             server,
             export: &server.export,
             acting: Acting::new(call.rights, &call.who),
             who: call.who,
             effort: Effort::MayBlock,
-            minor: waiting.minor,
+            minor: suspended.minor,
             connection: call.caller.connection,
             back: call.caller.back.clone(),
-            session: waiting.session,
-            origin: waiting.origin,
+            origin: suspended.origin,
             now: clock::now(),
-            sender: waiting.sender,
-            renewed: waiting.renewed,
+            sender: suspended.sender,
+            renewed: suspended.renewed,
             placement: call.caller.placement,
-            placed: waiting.placed,
-            apart: call.apart.filter(|_| waiting.apart),
-            current: waiting.current,
-            saved: waiting.saved,
-            room: waiting.room,
-            kept: waiting.kept,
+            placed: suspended.placed,
+            apart: call.apart.filter(|_| suspended.apart),
+            current: suspended.current,
+            saved: suspended.saved,
+            room: suspended.room,
+            kept: suspended.kept,
         };
         let held = Held {
             server: &**server,
-            slot: waiting.held.slot.take(),
-            first: waiting.held.first,
-            has_begun: waiting.held.has_begun,
+            slot: suspended.held.slot.take(),
+            first: suspended.held.first,
+            has_begun: suspended.held.has_begun,
         };
-        compound.forget_what_is_out_of_reach();
-        compound.act_where_it_is();
-        compound.go_on(held, operations, waiting.so_far, results)
+        compound.drop_unreachable();
+        compound.act_in_export();
+        compound.run_rest(held, operations, suspended.so_far, results)
     }
 }

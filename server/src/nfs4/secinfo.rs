@@ -1,4 +1,4 @@
-//! SECINFO and SECINFO_NO_NAME (RFC 7530, section 16.31; RFC 8881, sections 18.29 and 18.45): AUTH_SYS.
+//! SECINFO and SECINFO_NO_NAME (RFC 7530, section 16.31; RFC 8881, sections 18.29 and 18.45). The answer is always AUTH_SYS.
 
 use odafs_common::wire::nfs4::{List, MAX_FLAVORS, Name, SecInfo, SecInfoStyle};
 
@@ -10,14 +10,14 @@ type Flavors<'a> = List<SecInfo<'a>, MAX_FLAVORS>;
 const AUTH_SYS: u32 = 1;
 
 /// SECINFO
-pub(super) fn of_name<'a>(c: &mut Compound<'_>, name: Name<'_>) -> Done<Flavors<'a>> {
+pub(super) fn secinfo<'a>(c: &mut Compound<'_>, name: Name<'_>) -> Done<Flavors<'a>> {
     c.may_block()?;
     lookup::find(c, name)?;
     Ok(flavors(c))
 }
 
 /// SECINFO_NO_NAME
-pub(super) fn of_place<'a>(c: &mut Compound<'_>, style: SecInfoStyle) -> Done<Flavors<'a>> {
+pub(super) fn no_name<'a>(c: &mut Compound<'_>, style: SecInfoStyle) -> Done<Flavors<'a>> {
     c.may_block()?;
     c.object()?;
     if style == SecInfoStyle::Parent {
@@ -27,7 +27,7 @@ pub(super) fn of_place<'a>(c: &mut Compound<'_>, style: SecInfoStyle) -> Done<Fl
 }
 
 fn flavors<'a>(c: &mut Compound<'_>) -> Flavors<'a> {
-    // It uses up the file handle; minor version 0 keeps it.
+    // Both operations take the current file handle away, but not in minor version 0.
     if c.minor > 0 {
         c.drop_current();
     }

@@ -1,17 +1,16 @@
-//! Clients, sessions and the like of minor versions 1 and 2 (RFC 8881, sections 18.33 to 18.38, 18.46, 18.48, 18.50 and
-//! 18.51). SEQUENCE, with which compounds begin, is taken by [`super::compound`].
+//! Operations on clients, sessions and stateids of minor versions 1 and 2 (RFC 8881, sections 18.33 to 18.38, 18.46, 18.48,
+//! 18.50 and 18.51). [`super::run`] takes the SEQUENCE with which compounds begin.
 
 use odafs_common::wire::nfs4::{
     AtMostOne, ExchangeIdArgs, ExchangeIdOk, GrantedProtection, List, OpCode, Opaque, Operation,
     ResultWriter, ServerOwner, StateProtection, Status, exchange_id_flag,
 };
-use odafs_common::wire::xdr::Encode;
 
-use super::compound::{Compound, Done};
-use super::state::{Principal, Sender, Way};
+use super::compound::{Compound, Done, Written, plain};
+use super::state::{Arrival, Principal, Sender};
 
-/// Operations that need no session, and are alone in their compound without one.
-pub(super) fn need_none(code: OpCode) -> bool {
+/// Whether an operation needs no session. Without one it must be the only operation of its compound.
+pub(super) fn needs_none(code: OpCode) -> bool {
     use OpCode as C;
     matches!(
         code,
@@ -27,7 +26,7 @@ pub(super) fn run(
     c: &mut Compound<'_>,
     operation: &Operation<'_>,
     w: &mut ResultWriter<'_, '_>,
-) -> Done<Status> {
+) -> Written {
     use Operation as O;
     let code = operation.code();
     let who = Principal(c.acting.uid());
@@ -38,66 +37,61 @@ pub(super) fn run(
             exchange_id(c, arguments, w)
         }
         O::CreateSession(arguments) => {
-            know_way(c);
-            let made = state.create_session(c.now, who, way(c), arguments)?;
-            done(w, code, made)
+            add_connection(c);
+            let made = state.create_session(c.now, who, arrival(c), arguments)?;
+            plain(w, code, made)
         }
-        O::DestroySession(session) => {
-            state.destroy_session(c.now, c.connection, session)?;
-            done(w, code, ())
-        }
-        O::DestroyClientId(client) => {
-            state.destroy_client_id(c.now, *client)?;
-            done(w, code, ())
-        }
+        O::DestroySession(session) => plain(
+            w,
+            code,
+            state.destroy_session(c.now, c.connection, session)?,
+        ),
+        O::DestroyClientId(client) => plain(w, code, state.destroy_client_id(*client)?),
         O::BindConnection(arguments) => {
             if matches!(c.sender, Sender::Client(_)) {
                 return Err(Status::NotOnlyOp.into());
             }
-            know_way(c);
-            let bound = state.bind_connection(c.now, way(c), arguments)?;
-            done(w, code, bound)
+            add_connection(c);
+            let bound = state.bind_connection(c.now, arrival(c), arguments)?;
+            plain(w, code, bound)
         }
         O::ReclaimComplete(arguments) => {
-            state.reclaim_complete(c.now, client(c)?, arguments.one_file_system)?;
-            done(w, code, ())
+            state.reclaim_complete(client(c)?, arguments.one_file_system)?;
+            plain(w, code, ())
         }
         O::FreeStateId(given) => {
-            let given = c.state(*given)?;
-            state.free_state(c.now, client(c)?, &given)?;
-            done(w, code, ())
+            let given = c.stateid(*given)?;
+            plain(w, code, state.free_state(client(c)?, &given)?)
         }
         O::TestStateId(arguments) => {
             let client = client(c)?;
-            let states = arguments.states.0.iter();
-            let found = states.map(|given| state.test_state(c.now, client, given));
-            done(w, code, List::<_, { u32::MAX }>(found.collect()))
+            let stateids = arguments.states.0.iter();
+            let found = stateids.map(|given| state.test_state(client, given));
+            plain(w, code, List::<_, { u32::MAX }>(found.collect()))
         }
         O::BackchannelCtl(arguments) => {
-            let session = c.session.ok_or(Status::OpNotInSession)?;
-            state.back_channel_ctl(&session, arguments)?;
-            done(w, code, ())
+            let origin = c.origin.ok_or(Status::OpNotInSession)?;
+            plain(w, code, state.back_channel_ctl(&origin.session, arguments)?)
         }
-        // Only the first operation is one.
+        // SEQUENCE must be the first operation.
         O::Sequence(_) => Err(Status::SequencePos.into()),
         _ => Err(Status::ServerFault.into()),
     }
 }
 
-/// How the compound came.
-fn way(c: &Compound<'_>) -> Way {
-    Way {
+fn arrival(c: &Compound<'_>) -> Arrival {
+    Arrival {
         connection: c.connection,
-        carries: c.back.is_some(),
-        back: c.back.as_ref().is_some_and(|back| back.is_open()),
+        can_call_back: c.back.is_some(),
+        calls_back: c.back.as_ref().is_some_and(|back| back.is_open()),
         minor: c.minor,
     }
 }
 
-/// Callbacks may go the way that the compound came. To be said before the session is told so.
-fn know_way(c: &Compound<'_>) {
+/// Lets callbacks go over the compound's connection. This comes before the session is bound to it.
+fn add_connection(c: &Compound<'_>) {
     if let Some(back) = &c.back {
-        c.server.callbacks.lock().know(c.connection, back);
+        c.server.callbacks.lock().add(c.connection, back);
     }
 }
 
@@ -113,14 +107,14 @@ fn exchange_id(
     c: &Compound<'_>,
     arguments: &ExchangeIdArgs<'_>,
     w: &mut ResultWriter<'_, '_>,
-) -> Done<Status> {
+) -> Written {
     match arguments.protection {
         StateProtection::None => {}
-        // Both take RPCSEC_GSS, which nobody speaks here.
+        // Both need RPCSEC_GSS, which the server does not have.
         StateProtection::MachineCredential(_) => return Err(Status::Inval.into()),
         StateProtection::Ssv(_) => return Err(Status::EncrAlgUnsupp.into()),
     }
-    // A flag of minor version 2.
+    // Minor version 2 brought this flag.
     if c.minor == 1 && arguments.flags & exchange_id_flag::SUPPORTS_FENCE_OPS != 0 {
         return Err(Status::Inval.into());
     }
@@ -134,15 +128,10 @@ fn exchange_id(
         protection: GrantedProtection::None,
         owner: ServerOwner {
             minor: 0,
-            major: Opaque(&c.server.owner),
+            major: Opaque(&c.server.server_owner),
         },
-        scope: Opaque(&c.server.owner),
+        scope: Opaque(&c.server.server_owner),
         implementation: AtMostOne(None),
     };
-    done(w, OpCode::ExchangeId, ok)
-}
-
-fn done(w: &mut ResultWriter<'_, '_>, code: OpCode, body: impl Encode) -> Done<Status> {
-    w.push(code, &Ok::<_, Status>(body));
-    Ok(Status::Ok)
+    plain(w, OpCode::ExchangeId, ok)
 }

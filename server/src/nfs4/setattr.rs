@@ -16,13 +16,13 @@ pub(super) fn setattr(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>) -> Se
     let status = match apply_all(c, arguments, &mut set) {
         Ok(()) => Status::Ok,
         Err(Stop::Status(status)) => status,
-        // It runs where it may block.
+        // Something is still to be waited for although this thread may block: the client asks again.
         Err(Stop::Blocks) => Status::Delay,
     };
     SetAttributesResult { status, set }
 }
 
-/// `set` is told what has been set, also where it fails.
+/// Sets the attributes that a client gives. `set` becomes those that were set, also if it fails.
 fn apply_all(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>, set: &mut Bitmap) -> Done<()> {
     let object = c.real()?;
     let theirs = WireSet::parse(&arguments.attributes, c.supported())?;
@@ -31,23 +31,18 @@ fn apply_all(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>, set: &mut Bitm
     }
     let known = c.attributes(object)?;
     let new = to_set(c, &theirs, known.mode)?;
-    let lists = theirs.acl.as_ref();
-    let lists = lists.map(|list| acls::from_wire(c, list, known.kind == FileType::Directory));
-    let lists = lists.transpose()?;
+    let lists = acls::from_wire(c, theirs.acl.as_ref(), known.kind == FileType::Directory)?;
     if new.size.is_some() {
         if known.kind != FileType::Regular {
             return Err(c.not_a_file(known.kind).into());
         }
-        let state = c.state(arguments.state)?;
-        let mut machine = c.server.state.lock();
-        machine.io(c.now, c.sender, &state, object, Io::Write)?;
+        c.check_io(&c.stateid(arguments.state)?, object, Io::Write)?;
     }
     apply(c, object, &new)?;
     *set = theirs.mask().without(&ACLS);
     // The list comes after the mode (RFC 8881, section 6.4.1.3).
     if let Some(lists) = &lists {
-        let done = vfs::acls::set(c.export, &c.who, object, lists);
-        done.map_err(acls::refusal)?;
+        vfs::acls::set(c.export, &c.who, object, lists).map_err(acls::refusal)?;
     }
     *set = theirs.mask();
     Ok(())

@@ -1,59 +1,32 @@
 //! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5).
 
 use odafs_common::wire::nfs4::{
-    Bitmap, ContentType, IoAdviseArgs, Operation, RangeArgs, ResultWriter, SeekArgs, SeekOk, Status,
+    Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
 };
 use odafs_fabric::sync::Arc;
 
-use super::compound::{Compound, Done, Stop, Written, plain};
-use super::copy;
-use super::offload;
+use super::compound::{Compound, Done, Stop};
 use super::state::Io;
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
 use crate::vfs::{Extent, extents};
 
-/// These and, in files of their own, COPY and CLONE, OFFLOAD_STATUS and OFFLOAD_CANCEL.
-pub(super) fn run(
-    c: &mut Compound<'_>,
-    operation: &Operation<'_>,
-    w: &mut ResultWriter<'_, '_>,
-) -> Written {
-    use Operation as O;
-    let code = operation.code();
-    match operation {
-        O::Allocate(arguments) => plain(w, code, allocate(c, arguments)?),
-        O::Deallocate(arguments) => plain(w, code, deallocate(c, arguments)?),
-        O::Copy(arguments) => plain(w, code, copy::copy(c, arguments)?),
-        O::Clone(arguments) => plain(w, code, copy::clone(c, arguments)?),
-        O::Seek(arguments) => plain(w, code, seek(c, arguments)?),
-        O::IoAdvise(arguments) => plain(w, code, advise(c, arguments)?),
-        O::OffloadStatus(state) => plain(w, code, offload::status(c, *state)?),
-        O::OffloadCancel(state) => plain(w, code, offload::cancel(c, *state)?),
-        _ => Err(Status::NotSupp.into()),
-    }
-}
-
 /// ALLOCATE
-fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     let (file, range) = to_change(c, arguments)?;
     Ok(space::allocate(c.export, &c.who, &file, range)?)
 }
 
 /// DEALLOCATE
-fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+pub(super) fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     let (file, range) = to_change(c, arguments)?;
     Ok(space::deallocate(c.export, &c.who, &file, range)?)
 }
 
-/// The file and the bytes whose space is meant, if they may be written under the stateid.
+/// The file and the range whose space is to change, if the stateid allows to write there.
 fn to_change(c: &Compound<'_>, arguments: &RangeArgs) -> Done<(Arc<File>, Range)> {
     c.may_block()?;
-    let file = c.file().map_err(wrong_type)?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Write)?;
-    drop(machine);
+    let file = c.file_for(arguments.state, Io::Write).map_err(wrong_type)?;
     let (offset, length) = (arguments.offset, arguments.length);
     let end = offset.checked_add(length).filter(|_| length > 0);
     if end.ok_or(Status::Inval)? > i64::MAX as u64 {
@@ -62,7 +35,7 @@ fn to_change(c: &Compound<'_>, arguments: &RangeArgs) -> Done<(Arc<File>, Range)
     Ok((file, Range { offset, length }))
 }
 
-/// Operations of minor version 2 that take regular files alone say so of directories and links too.
+/// The failure of an operation of minor version 2 that takes regular files only: WRONG_TYPE for directories and links too.
 pub(super) fn wrong_type(stop: Stop) -> Stop {
     match stop {
         Stop::Status(Status::IsDir | Status::Symlink) => Status::WrongType.into(),
@@ -70,14 +43,10 @@ pub(super) fn wrong_type(stop: Stop) -> Stop {
     }
 }
 
-/// SEEK. Where no data follow, that is no failure: the end of the file is told.
-fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
+/// SEEK. If nothing of what is sought follows, the result is the end of the file, and no failure.
+pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     c.may_block()?;
-    let file = c.file()?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
-    drop(machine);
+    let file = c.file_for(arguments.state, Io::Read)?;
     let what = match arguments.what {
         ContentType::Data => Extent::Data,
         ContentType::Hole => Extent::Hole,
@@ -89,11 +58,9 @@ fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     })
 }
 
-/// IO_ADVISE: no advice is taken.
-fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
-    let file = c.file()?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
+/// IO_ADVISE. The server takes no hint.
+pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
+    c.may_block()?;
+    c.file_for(arguments.state, Io::Read)?;
     Ok(Bitmap::EMPTY)
 }

@@ -1,8 +1,19 @@
 //! Compounds against a store in memory, as clients send them.
 
+/// The result of the last operation of a reply, which must have succeeded.
+macro_rules! last {
+    ($reply:expr, $operation:ident) => {
+        match $reply.last() {
+            OperationResult::$operation(Ok(ok)) => ok,
+            other => panic!("{other:?}"),
+        }
+    };
+}
+
 mod acls;
-mod asking;
+mod back_channel;
 mod callbacks;
+mod cb_getattr;
 mod delegations;
 mod excess;
 mod files;
@@ -15,8 +26,7 @@ mod restarts;
 mod slots;
 mod space;
 mod suspended;
-mod way_back;
-mod wishes;
+mod wants;
 mod withdrawn;
 
 use std::cell::Cell;
@@ -115,6 +125,13 @@ impl Room {
             world,
             access: None,
         }
+    }
+
+    /// The server's metrics.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.nfs.append_text(&mut text);
+        text
     }
 
     /// Makes a file with these bytes, past the protocol.
@@ -246,23 +263,23 @@ impl<'r> Client<'r> {
 
     /// The same, but that it may have something to reclaim.
     fn reclaiming(room: &'r Room, name: &[u8], caller: Caller, flags: u32) -> Self {
+        Self::starting(room, name, caller, flags, (1, 1))
+    }
+
+    /// The same with a minor version and a verifier.
+    fn starting(
+        room: &'r Room,
+        name: &[u8],
+        caller: Caller,
+        flags: u32,
+        (minor, verifier): (u32, u8),
+    ) -> Self {
         let mut client = Self {
             caller,
             ..Self::unknown(room, 0)
         };
-        let exchange = Operation::ExchangeId(ExchangeIdArgs {
-            client: ClientOwner {
-                verifier: [1; 8],
-                id: Opaque(name),
-            },
-            flags: 0,
-            protection: StateProtection::None,
-            implementation: AtMostOne(None),
-        });
-        let reply = client.call(1, &[exchange]);
-        let OperationResult::ExchangeId(Ok(exchanged)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let reply = client.call(minor, &[exchange(name, verifier, 0)]);
+        let exchanged = last!(reply, ExchangeId);
         let create = Operation::CreateSession(CreateSessionArgs {
             client_id: exchanged.client_id,
             sequence: exchanged.sequence,
@@ -272,10 +289,8 @@ impl<'r> Client<'r> {
             callback_program: 0x4000_0000,
             callback_security: List(vec![CallbackSecurity::None]),
         });
-        let reply = client.call(1, &[create]);
-        let OperationResult::CreateSession(Ok(session)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let reply = client.call(minor, &[create]);
+        let session = last!(reply, CreateSession);
         client.id = exchanged.client_id;
         client.session = session.session;
         client
@@ -327,6 +342,14 @@ impl<'r> Client<'r> {
             .run(&self.caller, &self.who, &bytes, Effort::MayBlock);
         assert!(matches!(answer, Answer::Replied), "{answer:?}");
         reply
+    }
+
+    fn bind(&self, channel: WantedChannel) -> Operation<'static> {
+        Operation::BindConnection(BindConnectionArgs {
+            session: self.session,
+            channel,
+            rdma: false,
+        })
     }
 
     fn owner<'a>(&self, name: &'a [u8]) -> StateOwner<'a> {
@@ -381,6 +404,48 @@ fn opened<'r>(all: &'r [OperationResult<'r>]) -> (&'r OpenOk<'r>, &'r [u8]) {
         panic!("{all:?}");
     };
     (opened, handle.0)
+}
+
+/// EXCHANGE_ID of a client with this name and verifier.
+fn exchange(name: &[u8], verifier: u8, flags: u32) -> Operation<'_> {
+    Operation::ExchangeId(ExchangeIdArgs {
+        client: ClientOwner {
+            verifier: [verifier; 8],
+            id: Opaque(name),
+        },
+        flags,
+        protection: StateProtection::None,
+        implementation: AtMostOne(None),
+    })
+}
+
+fn put(handle: &[u8]) -> Operation<'_> {
+    Operation::PutFileHandle(FileHandle(handle))
+}
+
+fn read(state: StateId, offset: u64, count: u32) -> Operation<'static> {
+    Operation::Read(ReadArgs {
+        state,
+        offset,
+        count,
+    })
+}
+
+fn write(state: StateId, offset: u64, stable: Stable, data: &[u8]) -> Operation<'_> {
+    Operation::Write(WriteArgs {
+        state,
+        offset,
+        stable,
+        data: Payload(data),
+    })
+}
+
+fn close(state: StateId, sequence: u32) -> Operation<'static> {
+    Operation::Close(CloseArgs { sequence, state })
+}
+
+fn get(asked: Bitmap) -> Operation<'static> {
+    Operation::GetAttributes(GetAttributesArgs { asked })
 }
 
 /// OPEN's way to make a file of this mode.

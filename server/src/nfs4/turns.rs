@@ -1,19 +1,37 @@
 //! Operations that minor version 0 counts for each owner: OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU (RFC
 //! 7530, section 9.1.7).
 
-use odafs_common::wire::nfs4::{Locker, OpCode, Operation, ResultWriter, Status};
+use odafs_common::wire::nfs4::{
+    LockArgs, Locker, OpCode, OpenToLockOwner, Operation, ResultWriter, Status,
+};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::Condvar;
+use odafs_fabric::sync::atomic::{AtomicUsize, Ordering};
 
 use super::compound::{Compound, CurrentObject, Done, Stop, Written, plain};
 use super::object::Object;
-use super::state::{OwnerTurn, Turn};
+use super::state::{OwnerTurn, State, Turn};
 use super::{Nfs4, lock, open};
 use crate::vfs::ObjectId;
+use crate::vfs::promises::{self, Party};
+
+/// Where operations wait while another of their owner is under way. A client that sends both at once, or repeats one over
+/// another way than the duplicate request cache knows, could not tell whether a refusal was counted. So none is refused.
+#[derive(Default)]
+pub(super) struct TurnQueue {
+    /// How many wait. Changes under the lock of the state.
+    pub waiting: AtomicUsize,
+    /// An operation has ended its turn.
+    ended: Condvar,
+}
 
 /// An owner's turn, which is given back however the operation ends.
 struct Taken<'a> {
     server: &'a Nfs4,
     turn: Option<OwnerTurn>,
     code: OpCode,
+    /// LOCK names a lock owner too, which counts it as well.
+    locker: Option<OpenToLockOwner<'a>>,
 }
 
 impl Taken<'_> {
@@ -24,7 +42,17 @@ impl Taken<'_> {
         };
         let of = self.code.code().to_be_bytes();
         let kept = [&file.to_be_bytes(), &of[..], result].concat();
-        self.server.state.lock().end_turn(turn, status, &kept);
+        let mut state = self.server.state.lock();
+        state.end_turn(turn, status, &kept);
+        if let Some(new) = &self.locker {
+            state.count_lock(clock::now(), &new.owner, new.lock_sequence, status);
+        }
+        let queue = &self.server.turn_queue;
+        let is_awaited = queue.waiting.load(Ordering::Relaxed) > 0;
+        drop(state);
+        if is_awaited {
+            queue.ended.notify_all();
+        }
     }
 }
 
@@ -79,10 +107,19 @@ impl Compound<'_> {
                 Ok(status.and_then(Status::from_code).unwrap_or(Status::Ok))
             }
             Turn::Execute(turn) => {
+                // The owner tells whose operation it is, who may reclaim what others wait for.
+                let _acting = promises::changing_for(Party::Returning(Some(turn.client)));
                 let mut taken = Taken {
                     server: self.server,
                     turn: Some(turn),
                     code,
+                    locker: match operation {
+                        Operation::Lock(LockArgs {
+                            locker: Locker::New(new),
+                            ..
+                        }) => Some(*new),
+                        _ => None,
+                    },
                 };
                 let status = match self.stateful(operation, w) {
                     Ok(status) => status,
@@ -108,24 +145,19 @@ impl Compound<'_> {
         }
     }
 
+    /// Takes the turn of the owner, once no other operation has it.
     fn turn(&mut self, operation: &Operation<'_>) -> Done<Turn> {
-        let (state, sequence) = match operation {
-            Operation::Open(open) => {
-                let mut state = self.server.state.lock();
-                return Ok(state.owner_turn(self.now, &open.owner, open.sequence)?);
+        let queue = &self.server.turn_queue;
+        let mut state = self.server.state.lock();
+        loop {
+            if let Some(turn) = take_turn(&mut state, self.now, operation)? {
+                return Ok(turn);
             }
-            Operation::OpenConfirm(confirm) => (confirm.state, confirm.sequence),
-            Operation::OpenDowngrade(downgrade) => (downgrade.state, downgrade.sequence),
-            Operation::Close(close) => (close.state, close.sequence),
-            Operation::Unlock(unlock) => (unlock.lock, unlock.sequence),
-            Operation::Lock(lock) => match &lock.locker {
-                Locker::New(new) => (new.open, new.open_sequence),
-                Locker::Existing(existing) => (existing.lock, existing.lock_sequence),
-            },
-            _ => return Err(Status::ServerFault.into()),
-        };
-        let mut machine = self.server.state.lock();
-        Ok(machine.state_turn(self.now, &state, sequence)?)
+            queue.waiting.fetch_add(1, Ordering::Relaxed);
+            state = queue.ended.wait(state);
+            queue.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.now = clock::now();
+        }
     }
 
     fn stateful(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
@@ -157,4 +189,25 @@ impl Compound<'_> {
             _ => Err(Status::ServerFault.into()),
         }
     }
+}
+
+/// Takes the turn of the owner that an operation names. `None`: another operation has it.
+fn take_turn(
+    state: &mut State,
+    now: Nanos,
+    operation: &Operation<'_>,
+) -> Result<Option<Turn>, Status> {
+    let (named, sequence) = match operation {
+        Operation::Open(open) => return state.owner_turn(now, &open.owner, open.sequence),
+        Operation::OpenConfirm(confirm) => (confirm.state, confirm.sequence),
+        Operation::OpenDowngrade(downgrade) => (downgrade.state, downgrade.sequence),
+        Operation::Close(close) => (close.state, close.sequence),
+        Operation::Unlock(unlock) => (unlock.lock, unlock.sequence),
+        Operation::Lock(lock) => match &lock.locker {
+            Locker::New(new) => (new.open, new.open_sequence),
+            Locker::Existing(existing) => (existing.lock, existing.lock_sequence),
+        },
+        _ => return Err(Status::ServerFault),
+    };
+    state.state_turn(now, &named, sequence)
 }

@@ -5,7 +5,7 @@ use odafs_common::wire::nfs4::{RawAttributes, Status};
 use super::attributes;
 use super::compound::{Compound, Done};
 
-/// Fails unless the current object has these attributes (or, if `same` is false, unless it has others).
+/// Fails unless the current object has these attributes; if `same` is false, unless it has others.
 pub(super) fn verify(c: &Compound<'_>, theirs: &RawAttributes<'_>, same: bool) -> Done<()> {
     c.may_block()?;
     let matches = attributes::with(c, c.object()?, &theirs.mask, |all| all.matches(theirs))??;

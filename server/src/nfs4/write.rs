@@ -9,11 +9,7 @@ use crate::vfs::write::write as write_pages;
 
 pub(super) fn write(c: &mut Compound<'_>, arguments: &WriteArgs<'_>) -> Done<WriteOk> {
     c.may_block()?;
-    let file = c.file()?;
-    let state = c.state(arguments.state)?;
-    let mut machine = c.server.state.lock();
-    machine.io(c.now, c.sender, &state, file.object(), Io::Write)?;
-    drop(machine);
+    let file = c.file_for(arguments.state, Io::Write)?;
     let mut data = c.payload(arguments.data.0);
     data.truncate(DATA_BYTES_MAX as usize);
     let stable = convert::wanted(arguments.stable);

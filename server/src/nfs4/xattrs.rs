@@ -16,9 +16,8 @@ const LIST_BYTES: usize = 16;
 /// GETXATTR
 pub(super) fn get(c: &Compound<'_>, name: Name<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
     let object = object(c)?;
-    let value = xattrs::get(c.export, &c.who, object, name.0);
-    let value = value.map_err(stop)?;
-    // The length of the value is told before it.
+    let value = xattrs::get(c.export, &c.who, object, name.0).map_err(stop)?;
+    // Number and status of the operation, the length of the value, and padding come besides.
     if value.len() + 16 > c.room(w) {
         return Err(Status::RepTooBig.into());
     }
@@ -34,28 +33,25 @@ pub(super) fn set(c: &Compound<'_>, arguments: &SetXattrArgs<'_>) -> Done<Change
         SetXattrOption::Replace => XattrHow::Replace,
     };
     let pair = (arguments.name.0, arguments.value.0);
-    let around = xattrs::set(c.export, &c.who, object, pair, how);
-    let around = around.map_err(stop)?;
+    let around = xattrs::set(c.export, &c.who, object, pair, how).map_err(stop)?;
     Ok(convert::change_info(&around))
 }
 
 /// REMOVEXATTR
 pub(super) fn remove(c: &Compound<'_>, name: Name<'_>) -> Done<ChangeInfo> {
     let object = object(c)?;
-    let around = xattrs::remove(c.export, &c.who, object, name.0);
-    let around = around.map_err(stop)?;
+    let around = xattrs::remove(c.export, &c.who, object, name.0).map_err(stop)?;
     Ok(convert::change_info(&around))
 }
 
-/// LISTXATTRS: a cookie counts the names before it.
+/// LISTXATTRS. A cookie is the number of names that were listed before.
 pub(super) fn list(
     c: &Compound<'_>,
     arguments: &ListXattrsArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Written {
     let object = object(c)?;
-    let names = xattrs::list(c.export, &c.who, object);
-    let names = names.map_err(stop)?;
+    let names = xattrs::list(c.export, &c.who, object).map_err(stop)?;
     let first = usize::try_from(arguments.cookie).unwrap_or(usize::MAX);
     let left = names.get(first..).ok_or(Status::BadCookie)?;
     let room = (arguments.max_count as usize).min(c.room(w).saturating_sub(16));
@@ -64,14 +60,14 @@ pub(super) fn list(
         bytes += 4 + name.len().next_multiple_of(4);
         bytes <= room
     });
-    let told: Vec<Name<'_>> = fitting.map(|name| Name(name)).collect();
-    if told.is_empty() && !left.is_empty() {
+    let fitting: Vec<Name<'_>> = fitting.map(|name| Name(name)).collect();
+    if fitting.is_empty() && !left.is_empty() {
         return Err(Status::TooSmall.into());
     }
     let ok = ListXattrsOk {
-        cookie: (first + told.len()) as u64,
-        eof: told.len() == left.len(),
-        names: List(told),
+        cookie: (first + fitting.len()) as u64,
+        eof: fitting.len() == left.len(),
+        names: List(fitting),
     };
     plain(w, OpCode::ListXattrs, ok)
 }
@@ -81,7 +77,7 @@ fn object(c: &Compound<'_>) -> Done<ObjectId> {
     c.real()
 }
 
-/// What the store says in the words of files, in those of extended attributes.
+/// The failure of an operation on extended attributes. The store's statuses are those of files.
 fn stop(error: vfs::StoreError) -> Stop {
     match error.status {
         vfs::Status::NoEnt => Status::NoXattr.into(),

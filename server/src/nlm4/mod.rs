@@ -271,7 +271,7 @@ impl Lockd {
     }
 }
 
-/// Decodes arguments, and refuses bytes behind them.
+/// Decodes arguments, and refuses bytes after them.
 fn last<'a, T: Decode<'a>>(r: &mut Reader<'a>) -> Result<T, XdrError> {
     let value = T::decode(r)?;
     r.finish()?;
@@ -286,14 +286,15 @@ fn who(caller: &Caller, name: Name<'_>) -> Who {
     };
     Who {
         key: HostKey {
-            address: place(&caller.peer, address),
+            address: text_of(&caller.peer, address),
             name: name.0.to_vec(),
         },
         address,
     }
 }
 
-fn place(peer: &Peer, address: Option<IpAddr>) -> String {
+/// The address of a host as a text.
+fn text_of(peer: &Peer, address: Option<IpAddr>) -> String {
     match (peer, address) {
         (_, Some(address)) => address.to_string(),
         (Peer::Uid { uid, .. }, None) => format!("uid {uid}"),
@@ -392,17 +393,9 @@ impl Program for Nlm4 {
     fn append_text(&self, out: &mut String) {
         let counts = self.0.hosts.lock().counts();
         gauge(out, "nlm_hosts", "Hosts that use NLM.", counts.hosts);
-        gauge(
-            out,
-            "nlm_locks",
-            "Ranges of files locked by NLM.",
-            counts.ranges,
-        );
-        gauge(
-            out,
-            "nlm_waiters",
-            "Locks that clients of NLM wait for.",
-            counts.waiters,
-        );
+        let help = "Ranges of files locked by NLM.";
+        gauge(out, "nlm_locks", help, counts.ranges);
+        let help = "Locks that clients of NLM wait for.";
+        gauge(out, "nlm_waiters", help, counts.waiters);
     }
 }

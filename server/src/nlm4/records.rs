@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::io;
 
 use super::hosts::{HostKey, Record};
+use crate::vfs::hex::{self, hex};
 
 /// Brings the whole text to stable storage.
 type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
@@ -55,10 +56,8 @@ impl Records {
         };
         let mut text = String::new();
         for host in &self.hosts {
-            push_hex(&mut text, host.address.as_bytes());
-            text.push(' ');
-            push_hex(&mut text, &host.name);
-            text.push('\n');
+            let (address, name) = (hex(host.address.as_bytes()), hex(&host.name));
+            text.extend([&address, " ", &name, "\n"]);
         }
         if let Err(error) = keep(&text) {
             tracing::warn!(
@@ -69,31 +68,12 @@ impl Records {
     }
 }
 
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
-    }
-}
-
 fn host(line: &str) -> Option<HostKey> {
     let (address, name) = line.split_once(' ')?;
     Some(HostKey {
-        address: String::from_utf8(bytes(address)?).ok()?,
-        name: bytes(name)?,
+        address: String::from_utf8(hex::bytes(address)?).ok()?,
+        name: hex::bytes(name)?,
     })
-}
-
-/// The bytes that hexadecimal digits stand for.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.as_bytes();
-    let clean = digits.iter().all(u8::is_ascii_hexdigit);
-    if !digits.len().is_multiple_of(2) || !clean {
-        return None;
-    }
-    let pairs = digits.chunks_exact(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod by_hand;
 mod create;
 mod credential;
 mod error;
+pub(crate) mod hex;
 pub mod ids;
 mod listing;
 mod names;

@@ -28,6 +28,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::hex::hex;
+
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -454,14 +456,6 @@ impl Files<'_> {
 
 fn checksum_of(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -42,7 +42,7 @@ pub use crate::store::{
     Extent, FileSystemLimits, FileType, Listing, ObjectId, ReaddirRange, Result, SetAttributes,
     SetTime, Space, Special, Status, StoreError, Time, XattrHow, access,
 };
-pub(crate) use crate::store::{ids, pace};
+pub(crate) use crate::store::{hex, ids, pace};
 pub use handle::{HandleBytes, ShortHandle};
 
 /// The most frames of an export. Handles above belong to change counters.

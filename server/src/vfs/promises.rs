@@ -83,8 +83,7 @@ thread_local!(static PARTY: Cell<Party> = const { Cell::new(Party::Stranger) });
 
 /// Says for whom the calling thread makes changes, until what this gives is dropped.
 pub fn changing_for(party: Party) -> Acting {
-    PARTY.with(|here| here.set(party));
-    Acting(())
+    Acting(PARTY.with(|here| here.replace(party)))
 }
 
 /// For whom the calling thread makes changes.
@@ -92,12 +91,12 @@ fn acting_for() -> Party {
     PARTY.with(Cell::get)
 }
 
-/// The thread makes changes for one party.
-pub struct Acting(());
+/// The thread makes changes for one party, and then again for this one.
+pub struct Acting(Party);
 
 impl Drop for Acting {
     fn drop(&mut self) {
-        PARTY.with(|here| here.set(Party::Stranger));
+        PARTY.with(|here| here.set(self.0));
     }
 }
 

@@ -111,47 +111,16 @@ record! {
     }
 }
 
-/// `createhow3`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CreateHow {
-    /// A file that is there already is taken.
-    Unchecked(SetAttributes),
-    /// A file that is there already is an error.
-    Guarded(SetAttributes),
-    /// A file that the same call created before is accepted, and any other is an error. The verifier tells.
-    Exclusive([u8; 8]),
-}
-
-impl Encode for CreateHow {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Unchecked(attributes) => {
-                w.u32(0);
-                attributes.encode(w);
-            }
-            Self::Guarded(attributes) => {
-                w.u32(1);
-                attributes.encode(w);
-            }
-            Self::Exclusive(verifier) => {
-                w.u32(2);
-                verifier.encode(w);
-            }
-        }
-    }
-}
-
-impl Decode<'_> for CreateHow {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => SetAttributes::decode(r).map(Self::Unchecked),
-            1 => SetAttributes::decode(r).map(Self::Guarded),
-            2 => Decode::decode(r).map(Self::Exclusive),
-            value => Err(XdrError::BadValue {
-                what: "createmode3",
-                value,
-            }),
-        }
+union! {
+    /// `createhow3`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CreateHow ("createmode3") {
+        /// A file that is there already is taken.
+        Unchecked(attributes: SetAttributes) = 0,
+        /// A file that is there already is an error.
+        Guarded(attributes: SetAttributes) = 1,
+        /// A file that the same call created before is accepted, and any other is an error. The verifier tells.
+        Exclusive(verifier: [u8; 8]) = 2,
     }
 }
 

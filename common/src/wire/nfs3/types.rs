@@ -324,42 +324,17 @@ impl Decode<'_> for Attributes {
 /// Bytes of an encoded [`Attributes`].
 pub const ATTRIBUTES_BYTES: usize = 84;
 
-/// What a SETATTR or a CREATE does to a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetTime {
-    /// Nothing.
-    #[default]
-    Keep,
-    /// Sets it to the server's time.
-    ServerTime,
-    /// Sets it to this.
-    To(Time),
-}
-
-impl Encode for SetTime {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Keep => w.u32(0),
-            Self::ServerTime => w.u32(1),
-            Self::To(time) => {
-                w.u32(2);
-                time.encode(w);
-            }
-        }
-    }
-}
-
-impl Decode<'_> for SetTime {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::Keep),
-            1 => Ok(Self::ServerTime),
-            2 => Time::decode(r).map(Self::To),
-            value => Err(XdrError::BadValue {
-                what: "time_how",
-                value,
-            }),
-        }
+union! {
+    /// What a SETATTR or a CREATE does to a time.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum SetTime ("time_how") {
+        /// Nothing.
+        #[default]
+        Keep = 0,
+        /// Sets it to the server's time.
+        ServerTime = 1,
+        /// Sets it to this.
+        To(time: Time) = 2,
     }
 }
 

@@ -4,7 +4,7 @@
 use super::acl::{Acl, Acl41};
 use super::types::{FileHandle, FileType, FsId, List, Opaque, RawAttributes, Time};
 use super::{Bitmap, Device, Status};
-use crate::wire::xdr::{Decode as _, Encode, Reader, Writer, XdrError, padding};
+use crate::wire::xdr::{Decode as _, Encode, Reader, Writer, XdrError};
 
 enumeration! {
     /// Every attribute, by its number in a [`Bitmap`].
@@ -27,7 +27,7 @@ enumeration! {
         NamedAttributes = 7,
         /// File system. Required.
         FsId = 8,
-        /// No object has two handles. Required.
+        /// No object has two file handles. Required.
         UniqueHandles = 9,
         /// Lease. Required.
         LeaseTime = 10,
@@ -105,7 +105,7 @@ enumeration! {
         System = 46,
         /// Last access.
         TimeAccess = 47,
-        /// To set it.
+        /// Sets the attribute before this one.
         TimeAccessSet = 48,
         /// Last backup.
         TimeBackup = 49,
@@ -117,7 +117,7 @@ enumeration! {
         TimeMetadata = 52,
         /// Last change of the data.
         TimeModify = 53,
-        /// To set it.
+        /// Sets the attribute before this one.
         TimeModifySet = 54,
         /// Number of the directory that is mounted upon.
         MountedOnFileId = 55,
@@ -135,7 +135,7 @@ enumeration! {
         FsStatus = 61,
         /// Layouts of the file system (4.1).
         FsLayoutTypes = 62,
-        /// A wish for a layout (4.1).
+        /// The layout that the client would like (4.1).
         LayoutHint = 63,
         /// Layouts of the file (4.1).
         LayoutTypes = 64,
@@ -149,21 +149,21 @@ enumeration! {
         MdsThreshold = 68,
         /// Retention (4.1).
         RetentionGet = 69,
-        /// To set it.
+        /// Sets the attribute before this one.
         RetentionSet = 70,
         /// Retention on an event (4.1).
         RetentionEventGet = 71,
-        /// To set it.
+        /// Sets the attribute before this one.
         RetentionEventSet = 72,
         /// Administrative retention (4.1).
         RetentionHold = 73,
-        /// To set a part of the mode (4.1).
+        /// Sets a part of the mode (4.1).
         ModeSetMasked = 74,
         /// Attributes that an exclusive creation can set (4.1). Required there.
         SupportedExclusiveCreate = 75,
         /// Character sets of names (4.1).
         FsCharsetCapabilities = 76,
-        /// What CLONE's ranges are multiples of (4.2).
+        /// The size of which the ranges of CLONE must be multiples (4.2).
         CloneBlockSize = 77,
         /// Bytes that a removal would free (4.2).
         SpaceFreed = 78,
@@ -171,11 +171,11 @@ enumeration! {
         ChangeAttributeType = 79,
         /// Security label (4.2).
         SecurityLabel = 80,
-        /// The mode of what is made and the umask for it (4.2, RFC 8275).
+        /// The mode and the umask of a new object (4.2, RFC 8275).
         ModeUmask = 81,
         /// There are extended attributes (4.2, RFC 8276).
         XattrSupport = 82,
-        /// What OPEN takes (4.2, RFC 9754).
+        /// The arguments that OPEN supports (4.2, RFC 9754).
         OpenArguments = 86,
     }
 }
@@ -191,7 +191,7 @@ impl Attribute {
     }
 }
 
-/// Attributes that can be set but not read. To ask for one is [`Status::Inval`].
+/// Attributes that can be set but not read. Asking for one fails with [`Status::Inval`].
 pub const WRITE_ONLY: Bitmap = Bitmap::of(&[
     Attribute::TimeAccessSet,
     Attribute::TimeModifySet,
@@ -202,8 +202,8 @@ pub const WRITE_ONLY: Bitmap = Bitmap::of(&[
     Attribute::ModeUmask,
 ]);
 
-/// Attributes that a minor version knows of. A server takes those of [`READABLE`] and [`super::SETTABLE`] in it that
-/// its store supports.
+/// The attributes of a minor version. A server supports those of them that are in [`READABLE`] or [`super::SETTABLE`] and that
+/// its store has.
 pub fn known_in(minor_version: u32) -> Bitmap {
     let known = Attribute::ALL.iter().copied();
     known
@@ -211,10 +211,10 @@ pub fn known_in(minor_version: u32) -> Bitmap {
         .fold(Bitmap::EMPTY, |set, attribute| set.with(attribute.code()))
 }
 
-/// Checks what GETATTR or READDIR asks for. What is not supported is passed over by both.
+/// Checks the attributes that GETATTR or READDIR asks for. Both ignore attributes that are not supported.
 ///
 /// # Errors
-/// [`Status::Inval`] where a write-only attribute is asked for.
+/// [`Status::Inval`] if one can only be set.
 pub fn check_asked(asked: &Bitmap) -> Result<(), Status> {
     if asked.and(&WRITE_ONLY).is_empty() {
         Ok(())
@@ -226,231 +226,175 @@ pub fn check_asked(asked: &Bitmap) -> Result<(), Status> {
 enumeration! {
     /// `change_attr_type4` (RFC 7862, section 12.2.3): how `change` changes.
     pub enum ChangeType ("change_attr_type4") {
-        /// Grows.
+        /// It grows.
         MonotonicIncrease = 0,
-        /// Grows by one with each change.
+        /// It grows by one with each change.
         VersionCounter = 1,
-        /// The same, layouts apart.
+        /// The same, but for changes through layouts.
         VersionCounterNoPnfs = 2,
-        /// Is the time of the last change of the attributes.
+        /// It is the time of the last change of the attributes.
         TimeMetadata = 3,
-        /// Nothing is promised.
+        /// It changes, and nothing more is known.
         Undefined = 4,
     }
 }
 
 record! {
-    /// `open_arguments4` (RFC 9754): which values the arguments of OPEN may have, by their numbers. Flags go by the numbers of their
-    /// bits, and wishes for delegations by their values shifted to the right by eight.
+    /// `open_arguments4` (RFC 9754): which values the arguments of OPEN may have, by their numbers. Flags go by the numbers of
+    /// their bits, and wishes for delegations by their values shifted to the right by eight.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct OpenArguments {
-        /// Of the access.
+        /// Bits of [`super::share_access`] that are access.
         pub share_access: Bitmap,
-        /// Of what is denied to others.
+        /// Values of [`super::share_deny`].
         pub share_deny: Bitmap,
-        /// Of the wishes for delegations.
+        /// What clients can want besides, of [`super::share_access`].
         pub wants: Bitmap,
-        /// Of the claims.
+        /// Kinds of [`super::Claim`].
         pub claims: Bitmap,
-        /// Of the ways to make a file.
+        /// Kinds of [`super::CreateHow`].
         pub creations: Bitmap,
     }
 }
 
-/// The struct, and what goes through its fields in the order of their numbers.
-macro_rules! attributes {
-    ($($(#[$meta:meta])* $field:ident: $type:ty = $attribute:ident,)*) => {
-        /// Attributes of an object as far as they are known. What is `None` is not supported.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Attributes<'a> {
-            $($(#[$meta])* pub $field: Option<$type>,)*
-        }
-
-        /// The attributes that [`Attributes`] holds. No others can be read.
-        pub const READABLE: Bitmap = Bitmap::of(&[$(Attribute::$attribute,)*]);
-
-        impl<'a> Attributes<'a> {
-            /// The attributes that are there.
-            pub fn mask(&self) -> Bitmap {
-                let mut mask = Bitmap::EMPTY;
-                $(if self.$field.is_some() {
-                    mask.insert(Attribute::$attribute);
-                })*
-                mask
-            }
-
-            /// Writes those values of `mask` that are there, without length.
-            fn encode_values(&self, mask: &Bitmap, w: &mut Writer<'_>) {
-                $(if let Some(value) = &self.$field
-                    && mask.contains(Attribute::$attribute)
-                {
-                    value.encode(w);
-                })*
-            }
-
-            fn decode_values(mask: &Bitmap, r: &mut Reader<'a>) -> Result<Self, XdrError> {
-                let mut attributes = Self::default();
-                $(if mask.contains(Attribute::$attribute) {
-                    attributes.$field = Some(<$type>::decode(r)?);
-                })*
-                Ok(attributes)
-            }
-        }
-    };
-}
-
 attributes! {
-    /// Attributes that the server knows of this object, those to set included.
-    supported: Bitmap = SupportedAttributes,
-    /// Type.
-    kind: FileType = Type,
-    /// When file handles expire: 0 where they never do.
-    fh_expire_type: u32 = FhExpireType,
-    /// Changes with each change of the data or the attributes.
-    change: u64 = Change,
-    /// Bytes in the file.
-    size: u64 = Size,
-    /// Hard links are supported.
-    link_support: bool = LinkSupport,
-    /// Symbolic links are supported.
-    symlink_support: bool = SymlinkSupport,
-    /// The object has named attributes.
-    named_attributes: bool = NamedAttributes,
-    /// File system.
-    fsid: FsId = FsId,
-    /// Two handles are two objects.
-    unique_handles: bool = UniqueHandles,
-    /// Seconds of a lease.
-    lease_time: u32 = LeaseTime,
-    /// Why an entry of READDIR has no other attributes; [`Status::Ok`] elsewhere.
-    read_error: Status = ReadAttributeError,
-    /// Access control list.
-    acl: Acl<'a> = Acl,
-    /// Bits of [`super::acl_support`].
-    acl_support: u32 = AclSupport,
-    /// SETATTR can set times.
-    can_set_time: bool = CanSetTime,
-    /// Names do not tell upper from lower case.
-    case_insensitive: bool = CaseInsensitive,
-    /// Names keep the case in which they were made.
-    case_preserving: bool = CasePreserving,
-    /// Only a privileged user changes owners.
-    chown_restricted: bool = ChownRestricted,
-    /// File handle.
-    file: FileHandle<'a> = FileHandle,
-    /// Number within the file system.
-    fileid: u64 = FileId,
-    /// Files that the caller can still make.
-    files_available: u64 = FilesAvailable,
-    /// Files that can still be made.
-    files_free: u64 = FilesFree,
-    /// Files in all.
-    files_total: u64 = FilesTotal,
-    /// Attributes of the file system are the same for all of its objects.
-    homogeneous: bool = Homogeneous,
-    /// The largest file, in bytes.
-    max_file_size: u64 = MaxFileSize,
-    /// The most hard links.
-    max_link: u32 = MaxLink,
-    /// The longest name, in bytes.
-    max_name: u32 = MaxName,
-    /// The most bytes that a READ returns.
-    max_read: u64 = MaxRead,
-    /// The most bytes that a WRITE takes.
-    max_write: u64 = MaxWrite,
-    /// Permissions, set-id and sticky bits: the lower twelve.
-    mode: u32 = Mode,
-    /// Longer names are refused, not cut.
-    no_trunc: bool = NoTrunc,
-    /// Hard links.
-    links: u32 = NumLinks,
-    /// Owner: `user@domain`, or a number in digits.
-    owner: Opaque<'a> = Owner,
-    /// Group: `group@domain`, or a number in digits.
-    group: Opaque<'a> = OwnerGroup,
-    /// Bytes that the owner can use before writes fail.
-    quota_available_hard: u64 = QuotaAvailableHard,
-    /// Bytes that the owner can use before a warning.
-    quota_available_soft: u64 = QuotaAvailableSoft,
-    /// Bytes that count for the owner's quota.
-    quota_used: u64 = QuotaUsed,
-    /// Of devices.
-    device: Device = RawDevice,
-    /// Bytes of the file system that the caller can use.
-    space_available: u64 = SpaceAvailable,
-    /// Bytes of the file system that are free.
-    space_free: u64 = SpaceFree,
-    /// Bytes of the file system in all.
-    space_total: u64 = SpaceTotal,
-    /// Bytes of storage that the object takes.
-    space_used: u64 = SpaceUsed,
-    /// Last access.
-    time_access: Time = TimeAccess,
-    /// Creation.
-    time_create: Time = TimeCreate,
-    /// Resolution of times.
-    time_delta: Time = TimeDelta,
-    /// Last change of the attributes.
-    time_metadata: Time = TimeMetadata,
-    /// Last change of the data.
-    time_modify: Time = TimeModify,
-    /// The number that the parent directory's READDIR says where something is mounted here; else `fileid`.
-    mounted_on_fileid: u64 = MountedOnFileId,
-    /// Discretionary part of the list (4.1).
-    dacl: Acl41<'a> = Dacl,
-    /// Layout types (4.1): none where there is no pNFS.
-    fs_layout_types: List<u32, 16> = FsLayoutTypes,
-    /// Attributes that an exclusive creation can set (4.1).
-    supported_exclusive_create: Bitmap = SupportedExclusiveCreate,
-    /// 1: names need not be UTF-8, 2: the server refuses others (4.1).
-    fs_charset_capabilities: u32 = FsCharsetCapabilities,
-    /// What CLONE's ranges are multiples of, in bytes (4.2).
-    clone_block_size: u32 = CloneBlockSize,
-    /// Bytes that a removal would free (4.2).
-    space_freed: u64 = SpaceFreed,
-    /// How `change` changes (4.2).
-    change_type: ChangeType = ChangeAttributeType,
-    /// The object can have extended attributes (4.2).
-    xattr_support: bool = XattrSupport,
-    /// What OPEN takes (4.2).
-    open_arguments: OpenArguments = OpenArguments,
+    /// The attributes of an object. `None`: not supported.
+    pub struct Attributes,
+    /// The attributes that [`Attributes`] holds. No others can be read.
+    READABLE {
+        /// The attributes of this object that can be read or set.
+        supported: Bitmap = SupportedAttributes,
+        /// Type.
+        kind: FileType = Type,
+        /// When file handles expire. 0: never.
+        fh_expire_type: u32 = FhExpireType,
+        /// Changes with each change of the data or the attributes.
+        change: u64 = Change,
+        /// Bytes in the file.
+        size: u64 = Size,
+        /// Hard links are supported.
+        link_support: bool = LinkSupport,
+        /// Symbolic links are supported.
+        symlink_support: bool = SymlinkSupport,
+        /// The object has named attributes.
+        named_attributes: bool = NamedAttributes,
+        /// File system.
+        fsid: FsId = FsId,
+        /// No object has two file handles.
+        unique_handles: bool = UniqueHandles,
+        /// The length of a lease in seconds.
+        lease_time: u32 = LeaseTime,
+        /// Why an entry of READDIR has no other attributes. [`Status::Ok`]: it has them.
+        read_error: Status = ReadAttributeError,
+        /// Access control list.
+        acl: Acl<'a> = Acl,
+        /// Bits of [`super::acl_support`].
+        acl_support: u32 = AclSupport,
+        /// SETATTR can set times.
+        can_set_time: bool = CanSetTime,
+        /// Names do not tell upper from lower case.
+        case_insensitive: bool = CaseInsensitive,
+        /// Names keep the case in which they were made.
+        case_preserving: bool = CasePreserving,
+        /// Only a privileged user changes owners.
+        chown_restricted: bool = ChownRestricted,
+        /// File handle.
+        file: FileHandle<'a> = FileHandle,
+        /// Number within the file system.
+        fileid: u64 = FileId,
+        /// Files that the caller can still make.
+        files_available: u64 = FilesAvailable,
+        /// Files that can still be made.
+        files_free: u64 = FilesFree,
+        /// Files in all.
+        files_total: u64 = FilesTotal,
+        /// Attributes of the file system are the same for all of its objects.
+        homogeneous: bool = Homogeneous,
+        /// The largest file, in bytes.
+        max_file_size: u64 = MaxFileSize,
+        /// The most hard links.
+        max_link: u32 = MaxLink,
+        /// The longest name, in bytes.
+        max_name: u32 = MaxName,
+        /// The most bytes that a READ returns.
+        max_read: u64 = MaxRead,
+        /// The most bytes that a WRITE takes.
+        max_write: u64 = MaxWrite,
+        /// Permissions, set-id and sticky bits: the lower twelve.
+        mode: u32 = Mode,
+        /// Longer names are refused, not cut.
+        no_trunc: bool = NoTrunc,
+        /// Hard links.
+        links: u32 = NumLinks,
+        /// Owner: `user@domain`, or a number in digits.
+        owner: Opaque<'a> = Owner,
+        /// Group: `group@domain`, or a number in digits.
+        group: Opaque<'a> = OwnerGroup,
+        /// Bytes that the owner can use before writes fail.
+        quota_available_hard: u64 = QuotaAvailableHard,
+        /// Bytes that the owner can use before a warning.
+        quota_available_soft: u64 = QuotaAvailableSoft,
+        /// Bytes that count for the owner's quota.
+        quota_used: u64 = QuotaUsed,
+        /// The numbers of a device.
+        device: Device = RawDevice,
+        /// Bytes of the file system that the caller can use.
+        space_available: u64 = SpaceAvailable,
+        /// Bytes of the file system that are free.
+        space_free: u64 = SpaceFree,
+        /// Bytes of the file system in all.
+        space_total: u64 = SpaceTotal,
+        /// Bytes of storage that the object takes.
+        space_used: u64 = SpaceUsed,
+        /// Last access.
+        time_access: Time = TimeAccess,
+        /// Creation.
+        time_create: Time = TimeCreate,
+        /// Resolution of times.
+        time_delta: Time = TimeDelta,
+        /// Last change of the attributes.
+        time_metadata: Time = TimeMetadata,
+        /// Last change of the data.
+        time_modify: Time = TimeModify,
+        /// The file number of the directory on which this one is mounted. For all other objects `fileid`.
+        mounted_on_fileid: u64 = MountedOnFileId,
+        /// Discretionary part of the list (4.1).
+        dacl: Acl41<'a> = Dacl,
+        /// Layout types (4.1). Empty without pNFS.
+        fs_layout_types: List<u32, 16> = FsLayoutTypes,
+        /// Attributes that an exclusive creation can set (4.1).
+        supported_exclusive_create: Bitmap = SupportedExclusiveCreate,
+        /// 1: names need not be UTF-8, 2: the server refuses others (4.1).
+        fs_charset_capabilities: u32 = FsCharsetCapabilities,
+        /// The size in bytes of which the ranges of CLONE must be multiples (4.2).
+        clone_block_size: u32 = CloneBlockSize,
+        /// Bytes that a removal would free (4.2).
+        space_freed: u64 = SpaceFreed,
+        /// How `change` changes (4.2).
+        change_type: ChangeType = ChangeAttributeType,
+        /// The object can have extended attributes (4.2).
+        xattr_support: bool = XattrSupport,
+        /// The arguments that OPEN supports (4.2).
+        open_arguments: OpenArguments = OpenArguments,
+    }
 }
 
 impl<'a> Attributes<'a> {
-    /// Writes a `fattr4` of those attributes that are asked for and there.
-    pub fn encode_asked(&self, asked: &Bitmap, w: &mut Writer<'_>) {
-        let mask = self.mask().and(asked);
-        mask.encode(w);
-        let length = w.position();
-        w.u32(0);
-        self.encode_values(&mask, w);
-        let values = w.position() - length - 4;
-        debug_assert_eq!(padding(values), 0);
-        w.patch_u32(
-            length,
-            u32::try_from(values).expect("no message holds 4 GiB"),
-        );
-    }
-
     /// Reads a `fattr4`.
     ///
     /// # Errors
-    /// [`Status::AttrNotSupp`] where an attribute is not of [`READABLE`], [`Status::BadXdr`] where the values are none.
+    /// [`Status::AttrNotSupp`] if an attribute is not in [`READABLE`], [`Status::BadXdr`] if the values cannot be decoded.
     pub fn parse(raw: &RawAttributes<'a>) -> Result<Self, Status> {
         if !raw.mask.without(&READABLE).is_empty() {
             return Err(Status::AttrNotSupp);
         }
-        let mut r = Reader::new(raw.values.0);
-        let attributes = Self::decode_values(&raw.mask, &mut r);
-        let attributes = attributes.map_err(|_| Status::BadXdr)?;
-        r.finish().map_err(|_| Status::BadXdr)?;
-        Ok(attributes)
+        Self::decode_values(raw).map_err(|_| Status::BadXdr)
     }
 
-    /// Whether the object has these attributes, for VERIFY and NVERIFY: compares the encoded bytes.
+    /// Whether the object has these attributes, for VERIFY and NVERIFY. Compares the encoded bytes.
     ///
     /// # Errors
-    /// [`Status::Inval`] where one cannot be read or is `rdattr_error`, [`Status::AttrNotSupp`] where one is not there.
+    /// [`Status::Inval`] if one cannot be read or is `rdattr_error`, [`Status::AttrNotSupp`] if one has no value here.
     pub fn matches(&self, theirs: &RawAttributes<'_>) -> Result<bool, Status> {
         check_asked(&theirs.mask)?;
         if theirs.mask.contains(Attribute::ReadAttributeError) {
@@ -462,12 +406,5 @@ impl<'a> Attributes<'a> {
         let mut ours = Vec::new();
         self.encode_values(&theirs.mask, &mut Writer::new(&mut ours));
         Ok(ours == theirs.values.0)
-    }
-}
-
-/// All that are there.
-impl Encode for Attributes<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        self.encode_asked(&READABLE, w);
     }
 }

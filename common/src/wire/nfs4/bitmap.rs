@@ -1,16 +1,16 @@
 use super::Attribute;
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
-/// The words of a [`Bitmap`]; the attributes known today fill three.
+/// The most words of a [`Bitmap`]. The known attributes take three.
 pub const MAX_BITMAP_WORDS: u32 = 8;
 /// The most words that a decoder takes.
 const MAX_WORDS_DECODED: u32 = 64;
 
 /// `bitmap4` (RFC 7530, section 2.2; RFC 8881, section 3.3.7): a set of attributes, hints or notifications by number.
 ///
-/// Numbers of 256 and above are nobody's: to a decoder they are all 255, which is nobody's either.
+/// Nothing has the numbers from 255 on. A decoder takes all of them for 255.
 ///
-/// Two sets are equal where their members are, however many words they came in.
+/// Sets with the same members are equal, however many words they had on the wire.
 #[derive(Clone, Copy, Default, Eq)]
 pub struct Bitmap {
     words: [u32; MAX_BITMAP_WORDS as usize],
@@ -54,7 +54,7 @@ impl Bitmap {
         *self = self.with(attribute.code());
     }
 
-    /// Adds what stands for numbers that no set can hold.
+    /// Adds 255 for a number that no set can hold.
     fn insert_unknown(&mut self) {
         *self = self.with(MAX_BITMAP_WORDS * 32 - 1);
     }

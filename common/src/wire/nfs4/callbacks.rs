@@ -1,5 +1,4 @@
-//! CB_COMPOUND: what a server asks of its clients (RFC 7530 and RFC 7531; RFC 8881,
-//! section 20; RFC 7862, section 16).
+//! CB_COMPOUND: the calls of a server to its clients (RFC 7530 and RFC 7531; RFC 8881, section 20; RFC 7862, section 16).
 
 use super::*;
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
@@ -8,16 +7,16 @@ use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 pub const MAX_REFERRING: u32 = 1024;
 
 record! {
-    /// What stands before the operations of a CB_COMPOUND.
+    /// The header of a CB_COMPOUND, before its operations.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CallbackHeader<'a> {
-        /// Anything; the reply brings it back.
+        /// Any bytes. The reply returns them.
         pub tag: Opaque<'a>,
         /// The minor version.
         pub minor_version: u32,
-        /// That of SETCLIENTID (4.0); later versions ignore it.
+        /// The `callback_ident` of SETCLIENTID (4.0). Ignored later.
         pub ident: u32,
-        /// Operations that follow.
+        /// The number of operations that follow.
         pub operations: u32,
     }
 }
@@ -43,13 +42,13 @@ enumeration! {
         RecallSlot = 10,
         /// Takes a slot of a session (4.1).
         Sequence = 11,
-        /// Forgets wishes for delegations: never sent.
+        /// Cancels requests for delegations: never sent.
         WantsCancelled = 12,
         /// Says that a lock may be free (4.1).
         NotifyLock = 13,
         /// Of layouts: never sent.
         NotifyDeviceId = 14,
-        /// Says what became of a copy (4.2).
+        /// Says how a copy ended (4.2).
         Offload = 15,
         /// Stands in results for a number that is no operation.
         Illegal = 10044,
@@ -73,7 +72,7 @@ record! {
     pub struct RecallArgs<'a> {
         /// The delegation.
         pub state: StateId,
-        /// The file will be cut to nothing, so data need not be written.
+        /// Whether the file will be truncated to nothing, so that its data need not be written.
         pub truncate: bool,
         /// The file.
         pub file: FileHandle<'a>,
@@ -96,7 +95,7 @@ record! {
     pub struct RecallAnyArgs {
         /// How many the client may keep.
         pub keep: u32,
-        /// Of [`recall_any`].
+        /// Numbers of [`recall_any`].
         pub types: Bitmap,
     }
 }
@@ -127,7 +126,7 @@ record! {
     pub struct ReferringCalls {
         /// Their session.
         pub session: SessionId,
-        /// They.
+        /// The calls.
         pub calls: List<ReferringCall, MAX_REFERRING>,
     }
 }
@@ -144,7 +143,7 @@ record! {
         pub slot: u32,
         /// The highest slot with a callback under way.
         pub highest_slot: u32,
-        /// The reply is to be kept for retries.
+        /// Whether the slot has to keep the reply for repetitions.
         pub cache: bool,
         /// Calls whose replies this may overtake.
         pub referring: List<ReferringCalls, MAX_REFERRING>,
@@ -152,12 +151,12 @@ record! {
 }
 
 record! {
-    /// The slot is taken.
+    /// A slot that a callback has taken.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CallbackSequenceOk {
         /// The session.
         pub session: SessionId,
-        /// That of the callback.
+        /// The sequence number of the callback.
         pub sequence: u32,
         /// The slot.
         pub slot: u32,
@@ -174,17 +173,17 @@ record! {
     pub struct NotifyLockArgs<'a> {
         /// The file.
         pub file: FileHandle<'a>,
-        /// Who was denied.
+        /// The owner that was denied a lock.
         pub owner: StateOwner<'a>,
     }
 }
 
-/// `offload_info4`: what became of a copy.
+/// `offload_info4`: how a copy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffloadInfo {
     /// It is done.
     Done(WriteResponse),
-    /// It failed for this reason, after so many bytes.
+    /// It failed with this status, after so many bytes.
     Failed(Status, u64),
 }
 
@@ -221,12 +220,12 @@ record! {
         pub file: FileHandle<'a>,
         /// The copy.
         pub state: StateId,
-        /// What became of it.
+        /// How it ended.
         pub info: OffloadInfo,
     }
 }
 
-/// What is the same of all callbacks.
+/// Declares the callbacks with their arguments and results.
 macro_rules! callbacks {
     ($($name:ident($args:ty) -> $result:ty,)*) => {
         /// `nfs_cb_argop4`: the operations that are sent.

@@ -6,7 +6,7 @@ use super::types::{ClientOwner, NetAddress, Verifier};
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 record! {
-    /// `cb_client4`: where callbacks go.
+    /// `cb_client4`: the address of callbacks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CallbackClient<'a> {
         /// The RPC program.
@@ -20,58 +20,31 @@ record! {
     /// SETCLIENTID
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetClientIdArgs<'a> {
-        /// Who.
+        /// The client's name and verifier.
         pub client: ClientOwner<'a>,
-        /// Where callbacks go.
+        /// The address of callbacks.
         pub callback: CallbackClient<'a>,
-        /// What they carry as `callback_ident`.
+        /// The `callback_ident` of the client's callbacks.
         pub callback_ident: u32,
     }
 }
 
 record! {
-    /// A client id that SETCLIENTID_CONFIRM has to confirm; also the argument of that.
+    /// A client id that SETCLIENTID_CONFIRM has to confirm. Also the argument of SETCLIENTID_CONFIRM.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ClientIdConfirm {
         /// The client id.
         pub client_id: u64,
-        /// Shows that the client has got the reply.
+        /// Shows that the client has received the reply.
         pub verifier: Verifier,
     }
 }
 
-/// Why SETCLIENTID failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetClientIdFailed<'a> {
-    /// [`Status::ClidInUse`], with the address of the client that uses the name.
-    InUse(NetAddress<'a>),
-    /// Any other reason.
-    Other(Status),
-}
-
-impl<'a, T: Encode> Encode for Result<T, SetClientIdFailed<'a>> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(SetClientIdFailed::InUse(address)) => {
-                Status::ClidInUse.encode(w);
-                address.encode(w);
-            }
-            Err(SetClientIdFailed::Other(status)) => status.encode(w),
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, SetClientIdFailed<'a>> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            Status::ClidInUse => Err(SetClientIdFailed::InUse(Decode::decode(r)?)),
-            status => Err(SetClientIdFailed::Other(status)),
-        })
+failure! {
+    /// Why SETCLIENTID failed.
+    pub enum SetClientIdFailed<'a> {
+        /// [`Status::ClidInUse`], with the address of the client that uses the name.
+        InUse(NetAddress<'a>) = ClidInUse,
     }
 }
 

@@ -1,37 +1,37 @@
-//! COMPOUND: operations read one by one, results written one by one (RFC 7530, section 15.2; RFC 8881, section 16.2).
+//! COMPOUND: reads operations one by one, and writes results one by one (RFC 7530, section 15.2; RFC 8881, section 16.2).
 
 use super::{Bitmap, FileType, OpCode, Opaque, Operation, OperationResult, Status};
 use crate::wire::xdr::{Decode, Encode, ReadMark, Reader, Writer, XdrError};
 
 record! {
-    /// What stands before the operations of a COMPOUND.
+    /// The header of a COMPOUND, before its operations.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CompoundHeader<'a> {
-        /// Anything; the reply brings it back.
+        /// Any bytes. The reply returns them.
         pub tag: Opaque<'a>,
         /// The minor version.
         pub minor_version: u32,
-        /// Operations that follow. A claim: nothing has been allocated for them, nor need they be there.
+        /// The number of operations that the client says follow. They need not be there, and nothing is allocated for them.
         pub operations: u32,
     }
 }
 
-/// Why the next operation of a compound cannot be executed. Its result is [`code`](Self::code) and
-/// [`status`](Self::status), and is the last one.
+/// Why an operation cannot be executed. Its result, the last one of the compound, is [`code`](Self::code) and
+/// [`status`](Self::status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadOperation {
     /// The minor version has no operation of this number.
     Illegal(u32),
-    /// An operation that is refused, arguments unseen: of layouts, SET_SSV, or of minor version 0 alone.
+    /// The operation is refused without a look at its arguments: one of layouts, SET_SSV, or one of minor version 0 only.
     Refused(OpCode),
-    /// The arguments are none.
+    /// The arguments cannot be decoded.
     Arguments(OpCode, XdrError),
-    /// Not even a number is there.
+    /// The number of the operation is missing.
     Missing(XdrError),
 }
 
 impl BadOperation {
-    /// The number that stands in the result.
+    /// The operation's number in the result.
     pub const fn code(&self) -> OpCode {
         match self {
             Self::Illegal(_) | Self::Missing(_) => OpCode::Illegal,
@@ -39,7 +39,7 @@ impl BadOperation {
         }
     }
 
-    /// The status that stands in the result, and in that of the compound.
+    /// The status of the result and of the compound.
     pub const fn status(&self) -> Status {
         match self {
             Self::Illegal(_) => Status::OpIllegal,
@@ -49,7 +49,7 @@ impl BadOperation {
     }
 }
 
-/// Reads a COMPOUND, each operation when it is asked for, so that those before it can be executed first.
+/// Reads the operations of a COMPOUND one by one, so that each can be executed before the next is read.
 #[derive(Clone, Debug)]
 pub struct Operations<'a> {
     r: Reader<'a>,
@@ -65,8 +65,7 @@ pub struct OperationsMark {
 }
 
 impl<'a> Operations<'a> {
-    /// Reads what stands before the operations. The minor version and the number of operations are for the caller to
-    /// check.
+    /// Reads the header. The caller checks the minor version and the number of operations.
     ///
     /// # Errors
     /// The bytes are no COMPOUND: the call gets GARBAGE_ARGS.
@@ -87,7 +86,7 @@ impl<'a> Operations<'a> {
         }
     }
 
-    /// Goes on at `mark`, which was taken in the same COMPOUND. `r` stands at the beginning of that.
+    /// Goes on at `mark`, which was taken in the same COMPOUND. `r` is at the beginning of the COMPOUND.
     ///
     /// # Errors
     /// It is another COMPOUND, or none.
@@ -100,12 +99,12 @@ impl<'a> Operations<'a> {
         })
     }
 
-    /// What stands before the operations.
+    /// The header.
     pub fn header(&self) -> &CompoundHeader<'a> {
         &self.header
     }
 
-    /// Operations that have not been read.
+    /// The number of operations that have not been read.
     pub fn left(&self) -> u32 {
         self.left
     }
@@ -147,8 +146,8 @@ impl<'a> Iterator for Operations<'a> {
     }
 }
 
-/// Where the first argument of a COMPOUND begins that is DDP-eligible (RFC 8267, section 5.1: the data of a WRITE, the target
-/// of a CREATE of a symbolic link), and its bytes. `r` stands at the beginning of the COMPOUND. `None`: it has none.
+/// The position and the length in bytes of the first DDP-eligible argument of a COMPOUND (RFC 8267, section 5.1: the data of a
+/// WRITE, or the target of a symbolic link). `r` is at the beginning of the COMPOUND. `None`: it has no such argument.
 pub fn first_payload(mut r: Reader<'_>) -> Option<(usize, usize)> {
     let header = CompoundHeader::decode(&mut r).ok()?;
     for _ in 0..header.operations {
@@ -156,7 +155,7 @@ pub fn first_payload(mut r: Reader<'_>) -> Option<(usize, usize)> {
         let before = r.clone();
         match code {
             OpCode::Write => {
-                // Stateid, offset, how stable.
+                // Stateid, offset, stability.
                 r.opaque_fixed::<28>().ok()?;
             }
             OpCode::Create if FileType::decode(&mut r) == Ok(FileType::Symlink) => {}
@@ -189,14 +188,14 @@ pub struct ResultsMark {
 }
 
 impl ResultsMark {
-    /// Where the reply begins, with the status of the compound: see [`Writer::position`].
+    /// The position of the reply's first byte, where the compound's status is: see [`Writer::position`].
     pub fn start(&self) -> usize {
         self.start
     }
 }
 
 impl<'w, 'v> ResultWriter<'w, 'v> {
-    /// Writes what stands before the results.
+    /// Writes the header.
     pub fn begin(w: &'w mut Writer<'v>, tag: Opaque<'_>) -> Self {
         let start = w.position();
         Status::Ok.encode(w);
@@ -213,7 +212,7 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         Self { w, so_far }
     }
 
-    /// Goes on behind what another writer has written, up to its `mark`.
+    /// Goes on after what another writer has written, up to its `mark`.
     pub fn resume(w: &'w mut Writer<'v>, mark: ResultsMark) -> Self {
         Self { w, so_far: mark }
     }
@@ -223,8 +222,8 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         self.so_far
     }
 
-    /// Writes an operation's number. Its result, from the status on, has to follow: [`super::ReadReply`],
-    /// [`super::EntryWriter`] and the like write it in place.
+    /// Writes an operation's number. The caller writes its result, from the status on, as [`super::ReadReply`] and
+    /// [`super::EntryWriter`] do in place.
     pub fn start(&mut self, code: impl Encode) -> &mut Writer<'v> {
         self.so_far.last = self.w.position();
         self.so_far.count += 1;
@@ -237,8 +236,8 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         result.encode(self.start(code));
     }
 
-    /// Writes the result of an operation that failed and says nothing more. LOCK with [`Status::Denied`] and the like
-    /// say more, and have types of their own.
+    /// Writes the result of a failed operation that is only its status. Others have types of their own, such as that of LOCK with
+    /// [`Status::Denied`].
     pub fn fail(&mut self, code: OpCode, status: Status) {
         let w = self.start(code);
         status.encode(w);
@@ -247,8 +246,7 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         }
     }
 
-    /// Takes back the last operation's number and result, so that another can be written. To do so twice in a row
-    /// takes back nothing more.
+    /// Takes back the last operation's number and result, so that another can be written. A second call in a row does nothing.
     pub fn take_back(&mut self) {
         if self.w.position() > self.so_far.last {
             self.w.truncate(self.so_far.last);
@@ -262,12 +260,12 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         &result[4.min(result.len())..]
     }
 
-    /// Bytes of the reply so far, from the status of the compound on.
+    /// The length of the reply so far in bytes, from the compound's status on.
     pub fn bytes(&self) -> usize {
         self.w.position() - self.so_far.start
     }
 
-    /// Results so far.
+    /// The number of results so far.
     pub fn count(&self) -> u32 {
         self.so_far.count
     }
@@ -280,14 +278,14 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
 }
 
 record! {
-    /// What stands before the results of a COMPOUND or CB_COMPOUND.
+    /// The header of a reply to a COMPOUND or CB_COMPOUND, before its results.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ResultsHeader<'a> {
-        /// That of the last result.
+        /// The status of the last result.
         pub status: Status,
-        /// That of the call.
+        /// The tag of the call.
         pub tag: Opaque<'a>,
-        /// Results that follow.
+        /// The number of results that follow.
         pub results: u32,
     }
 }
@@ -301,7 +299,7 @@ pub struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Reads what stands before the results.
+    /// Reads the header.
     ///
     /// # Errors
     /// The bytes are no reply.
@@ -314,15 +312,15 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// What stands before the results.
+    /// The header.
     pub fn header(&self) -> &ResultsHeader<'a> {
         &self.header
     }
 
-    /// The next result of either kind, or `None` behind the last one.
+    /// The next result of either kind, or `None` after the last one.
     ///
     /// # Errors
-    /// The bytes are none. There is no result after that.
+    /// The bytes are no result. There is none after that.
     pub fn next_as<T: Decode<'a>>(&mut self) -> Option<Result<T, XdrError>> {
         self.left = self.left.checked_sub(1)?;
         let result = T::decode(&mut self.r);
@@ -366,7 +364,7 @@ impl<'w, 'v> CallWriter<'w, 'v> {
         Self::counted(w)
     }
 
-    /// Starts a CB_COMPOUND; `ident` is that of SETCLIENTID (4.0), else 0.
+    /// Starts a CB_COMPOUND. `ident` is the `callback_ident` of SETCLIENTID (4.0), or 0.
     pub fn callback(
         w: &'w mut Writer<'v>,
         tag: Opaque<'_>,

@@ -12,9 +12,9 @@ record! {
     /// READDIR
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadDirArgs {
-        /// Entries after the one with this cookie; 0 for the first. Entries never have 0, 1 or 2.
+        /// The cookie of the entry after which to begin, or 0. No entry has the cookie 0, 1 or 2.
         pub cookie: u64,
-        /// The verifier that came with the cookie, else zeros.
+        /// The verifier that came with the cookie, or zeros.
         pub verifier: Verifier,
         /// A hint: the most bytes of cookies and names. 0 is no hint.
         pub directory_count: u32,
@@ -39,10 +39,10 @@ impl ReadDirArgs {
 }
 
 record! {
-    /// `entry4` without what follows it.
+    /// `entry4` without the pointer to the next entry.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Entry<'a> {
-        /// Where a further READDIR goes on.
+        /// The cookie with which another READDIR goes on after it.
         pub cookie: u64,
         /// Its name in the directory.
         pub name: Name<'a>,
@@ -54,11 +54,11 @@ record! {
 /// A part of a directory. A server writes it with [`EntryWriter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadDirOk<'a> {
-    /// Goes with the cookies.
+    /// The verifier of the cookies.
     pub verifier: Verifier,
     /// The entries.
     pub entries: Vec<Entry<'a>>,
-    /// There are no more behind them.
+    /// Whether they are the last.
     pub eof: bool,
 }
 
@@ -95,10 +95,10 @@ pub struct EntryWriter<'w, 'v> {
 }
 
 impl<'w, 'v> EntryWriter<'w, 'v> {
-    /// FALSE behind the last entry, and EOF.
+    /// The end of the list, and EOF.
     const TAIL: usize = 4 + 4;
 
-    /// Writes the status and what stands before the entries.
+    /// Writes the status and the verifier.
     pub fn begin(w: &'w mut Writer<'v>, budget: EntryBudget, verifier: Verifier) -> Self {
         let start = w.position();
         Status::Ok.encode(w);
@@ -113,8 +113,7 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         }
     }
 
-    /// Adds an entry with those of its attributes that are asked for and there, or says `false`: it does not fit, and
-    /// nothing more will.
+    /// Adds an entry with those of its attributes that are asked for. `false`: it does not fit, and this adds no more entries.
     #[must_use]
     pub fn push(
         &mut self,
@@ -126,7 +125,7 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         self.push_with(cookie, name, |w| attributes.encode_asked(asked, w))
     }
 
-    /// As [`push`](Self::push), with the attributes as they travel.
+    /// As [`push`](Self::push), with encoded attributes.
     #[must_use]
     pub fn push_raw(&mut self, entry: &Entry<'_>) -> bool {
         self.push_with(entry.cookie, entry.name.0, |w| entry.attributes.encode(w))
@@ -148,7 +147,7 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         self.w.opaque(name);
         let directory = self.directory + (self.w.position() - item);
         attributes(self.w);
-        // A first entry is given to clients that ask for less than one: they would never get further.
+        // The hint does not keep the first entry out: a client with too small a hint would never get on.
         let crowded = self.entries > 0 && directory > self.budget.directory as usize;
         if crowded || !self.fits() {
             self.w.truncate(before);
@@ -170,11 +169,11 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         self.entries
     }
 
-    /// Ends the list; `eof` where the directory has no more entries.
+    /// Ends the list. `eof`: whether the directory has no more entries.
     ///
     /// # Errors
-    /// [`TooSmall`] ([`Status::TooSmall`]) where there was an entry and it did not fit, or not even an empty list fits:
-    /// everything is taken back, another result is written instead.
+    /// [`TooSmall`] ([`Status::TooSmall`]) if the first entry did not fit, or not even an empty list fits. Everything is taken
+    /// back, so that another result can be written.
     pub fn finish(self, eof: bool) -> Result<u32, TooSmall> {
         if self.entries == 0 && (self.refused || !self.fits()) {
             self.w.truncate(self.start);
@@ -185,7 +184,7 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         Ok(self.entries)
     }
 
-    /// Takes everything back: another result is written instead.
+    /// Takes everything back, so that another result can be written.
     pub fn cancel(self) {
         self.w.truncate(self.start);
     }

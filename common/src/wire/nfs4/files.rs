@@ -52,9 +52,9 @@ record! {
     /// COMMIT
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CommitArgs {
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u32,
     }
 }
@@ -71,7 +71,7 @@ record! {
 /// `createtype4`: what CREATE makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateType<'a> {
-    /// A symbolic link that says this.
+    /// A symbolic link to this target.
     Symlink(Payload<'a>),
     /// A block device.
     Block(Device),
@@ -125,7 +125,7 @@ impl<'a> Decode<'a> for CreateType<'a> {
 }
 
 record! {
-    /// CREATE: of anything but a regular file, which OPEN makes.
+    /// CREATE, of anything but a regular file. OPEN makes those.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CreateArgs<'a> {
         /// The kind of object to make.
@@ -138,10 +138,10 @@ record! {
 }
 
 record! {
-    /// What was made.
+    /// An object that was made.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CreateOk {
-        /// What happened to the directory.
+        /// The change attributes of the directory.
         pub directory: ChangeInfo,
         /// The attributes that were set.
         pub set: Bitmap,
@@ -161,7 +161,7 @@ record! {
     /// OPENATTR
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenAttributeDirectoryArgs {
-        /// Make the directory if need be.
+        /// Whether to make the directory if it is not there.
         pub create: bool,
     }
 }
@@ -172,9 +172,9 @@ record! {
     pub struct ReadArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; the server may return fewer.
+        /// The number of bytes. The server may return fewer.
         pub count: u32,
     }
 }
@@ -183,7 +183,7 @@ record! {
     /// Data that was read. A server writes it in place with [`ReadReply`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadOk<'a> {
-        /// The last byte is the last of the file, or the offset is behind that.
+        /// Whether the file ends with the last byte, or before the offset.
         pub eof: bool,
         /// The data.
         pub data: Payload<'a>,
@@ -194,7 +194,7 @@ record! {
     /// A symbolic link.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReadLinkOk<'a> {
-        /// What it says.
+        /// Its target.
         pub target: Payload<'a>,
     }
 }
@@ -211,12 +211,12 @@ record! {
 }
 
 record! {
-    /// What RENAME did to the directories.
+    /// The change attributes of the directories of RENAME.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RenameOk {
-        /// The one of the old name.
+        /// The directory of the old name.
         pub from: ChangeInfo,
-        /// The one of the new name.
+        /// The directory of the new name.
         pub to: ChangeInfo,
     }
 }
@@ -225,18 +225,18 @@ record! {
     /// SETATTR
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetAttributesArgs<'a> {
-        /// Counts where the size is set.
+        /// Used only if the size is set.
         pub state: StateId,
-        /// What to set.
+        /// The attributes to set.
         pub attributes: RawAttributes<'a>,
     }
 }
 
 record! {
-    /// The result of SETATTR, which has its body in any case.
+    /// The result of SETATTR. It has a body even if SETATTR fails.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetAttributesResult {
-        /// Why not all were set.
+        /// If it is not [`Status::Ok`], perhaps not all attributes were set.
         pub status: Status,
         /// The attributes that were set.
         pub set: Bitmap,
@@ -249,9 +249,9 @@ record! {
     pub struct WriteArgs<'a> {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// How far the data shall get before the reply.
+        /// How stable the data have to be before the reply.
         pub stable: Stable,
         /// The data.
         pub data: Payload<'a>,
@@ -259,12 +259,12 @@ record! {
 }
 
 record! {
-    /// What became of a WRITE.
+    /// Data that was written.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WriteOk {
-        /// Bytes written.
+        /// The number of bytes that were written.
         pub count: u32,
-        /// How far they got.
+        /// How stable they are.
         pub committed: Stable,
         /// Changes whenever unstable data may have been lost.
         pub verifier: Verifier,
@@ -292,7 +292,7 @@ pub type RenameResult = Result<RenameOk, Status>;
 /// WRITE
 pub type WriteResult = Result<WriteOk, Status>;
 
-/// Writes a successful GETATTR result: what is asked for and there.
+/// Writes a successful GETATTR result, with those of the attributes that are asked for.
 pub fn encode_get_attributes(
     attributes: &super::Attributes<'_>,
     asked: &Bitmap,
@@ -302,8 +302,8 @@ pub fn encode_get_attributes(
     attributes.encode_asked(asked, w);
 }
 
-/// A successful READ result made in place: room for the most bytes that there can be, the data copied straight into it,
-/// and then how many there were.
+/// Writes a successful READ result in place: makes room for the most bytes that there can be, has the data copied into it, and
+/// then cuts it to those that there are.
 #[derive(Debug)]
 pub struct ReadReply<'w, 'v> {
     w: &'w mut Writer<'v>,
@@ -321,7 +321,7 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         Self { w, start }
     }
 
-    /// The room, zero at first.
+    /// The room for data, filled with zeros.
     pub fn data(&mut self) -> &mut [u8] {
         self.w.written(self.start + Self::HEAD)
     }
@@ -329,7 +329,7 @@ impl<'w, 'v> ReadReply<'w, 'v> {
     /// The first `count` bytes of the room are what was read.
     ///
     /// # Panics
-    /// Where `count` is above the room.
+    /// If `count` is more than there is room for.
     pub fn finish(self, count: u32, eof: bool) {
         let Self { w, start } = self;
         let end = start + Self::HEAD + count as usize;
@@ -341,14 +341,14 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         w.patch_u32(start + 8, count);
     }
 
-    /// Writes the result without its data, `count` bytes that go another way (RFC 8166: into a write chunk). Where
-    /// they would stand.
+    /// Writes the result without its data: `count` bytes, which go into a write chunk (RFC 8166). Returns their position in the
+    /// reply.
     pub fn placed(w: &mut Writer<'_>, count: u32, eof: bool) -> usize {
         w.words([Status::Ok.code(), eof.into(), count]);
         w.position()
     }
 
-    /// Takes the room back: another result is written instead.
+    /// Takes everything back, so that another result can be written.
     pub fn cancel(self) {
         self.w.truncate(self.start);
     }

@@ -18,13 +18,15 @@ enumeration! {
     }
 }
 
-/// `locker4`: whose lock it will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locker<'a> {
-    /// An owner new to this open.
-    New(OpenToLockOwner<'a>),
-    /// The owner of a lock of this open.
-    Existing(ExistingLockOwner),
+union! {
+    /// `locker4`: the owner of a lock.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Locker<'a> ("locker4") {
+        /// The owner of a lock of this open.
+        Existing(owner: ExistingLockOwner) = 0,
+        /// An owner that is new to this open.
+        New(owner: OpenToLockOwner<'a>) = 1,
+    }
 }
 
 record! {
@@ -53,44 +55,19 @@ record! {
     }
 }
 
-impl Encode for Locker<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::New(owner) => {
-                w.bool(true);
-                owner.encode(w);
-            }
-            Self::Existing(owner) => {
-                w.bool(false);
-                owner.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for Locker<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(if r.bool()? {
-            Self::New(Decode::decode(r)?)
-        } else {
-            Self::Existing(Decode::decode(r)?)
-        })
-    }
-}
-
 record! {
     /// LOCK
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LockArgs<'a> {
-        /// How.
+        /// The type of the lock.
         pub kind: LockType,
-        /// The client held it before the server started anew.
+        /// Whether the client held the lock before the server restarted.
         pub reclaim: bool,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
-        /// Whose.
+        /// Its owner.
         pub locker: Locker<'a>,
     }
 }
@@ -99,49 +76,22 @@ record! {
     /// `LOCK4denied`: a lock that conflicts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LockDenied<'a> {
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
-        /// How.
+        /// The type of the lock.
         pub kind: LockType,
-        /// Whose.
+        /// Its owner.
         pub owner: StateOwner<'a>,
     }
 }
 
-/// Why LOCK or LOCKT failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockFailed<'a> {
-    /// [`Status::Denied`], with the lock that conflicts.
-    Denied(LockDenied<'a>),
-    /// Any other reason.
-    Other(Status),
-}
-
-impl<'a, T: Encode> Encode for Result<T, LockFailed<'a>> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(LockFailed::Denied(denied)) => {
-                Status::Denied.encode(w);
-                denied.encode(w);
-            }
-            Err(LockFailed::Other(status)) => status.encode(w),
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, LockFailed<'a>> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            Status::Denied => Err(LockFailed::Denied(Decode::decode(r)?)),
-            status => Err(LockFailed::Other(status)),
-        })
+failure! {
+    /// Why LOCK or LOCKT failed.
+    pub enum LockFailed<'a> {
+        /// [`Status::Denied`], with the lock that conflicts.
+        Denied(LockDenied<'a>) = Denied,
     }
 }
 
@@ -149,13 +99,13 @@ record! {
     /// LOCKT
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LockTestArgs<'a> {
-        /// How.
+        /// The type of the lock.
         pub kind: LockType,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
-        /// Whose it would be.
+        /// The owner that the lock would have.
         pub owner: StateOwner<'a>,
     }
 }
@@ -164,15 +114,15 @@ record! {
     /// LOCKU
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct UnlockArgs {
-        /// Means nothing.
+        /// Ignored.
         pub kind: LockType,
         /// Counts the lock owner's operations (4.0).
         pub sequence: u32,
         /// The owner's locks of the file.
         pub lock: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; `u64::MAX` for everything from there on.
+        /// The number of bytes. `u64::MAX`: all from there on.
         pub length: u64,
     }
 }

@@ -1,12 +1,15 @@
 //! NFS version 4, minor versions 0 (RFC 7530, RFC 7531), 1 (RFC 8881, RFC 5662) and 2 (RFC 7862, RFC 7863, with the
 //! extended attributes of RFC 8276), for both ends.
 //!
-//! A call is a COMPOUND: [`Operations`] reads its operations one by one, [`ResultWriter`] writes their results as they
-//! come about. [`CallWriter`] and [`Results`] are the other end. An operation's arguments are a struct named after it;
-//! its result is a `Result` of what the RFC calls `resok` and a [`Status`], or an error that carries more.
+//! A call is a COMPOUND. A server reads its operations one by one with [`Operations`] and writes their results with
+//! [`ResultWriter`]. A client uses [`CallWriter`] and [`Results`]. The arguments of an operation are a struct named after it. Its
+//! result is a `Result` of what the RFC calls `resok` and a [`Status`], or an error that says more.
 //!
-//! Operations for layouts (pNFS) and SET_SSV are known by their numbers alone: a server here refuses them, and a refusal
-//! ends the compound, so nobody needs to know where their arguments end.
+//! Operations for layouts (pNFS) and SET_SSV are known only by their numbers. A server refuses them, and a refusal ends the
+//! compound, so it does not matter where their arguments end.
+
+#[macro_use]
+mod macros;
 
 mod acl;
 mod attributes;
@@ -47,11 +50,11 @@ pub use status::*;
 pub use types::*;
 pub use xattrs::*;
 
-/// Program number. That of callbacks is for the client to say.
+/// The program number. The client chooses that of callbacks.
 pub const PROGRAM: u32 = 100_003;
-/// The version spoken here.
+/// The version.
 pub const VERSION: u32 = 4;
-/// The greatest minor version spoken here.
+/// The greatest minor version.
 pub const MAX_MINOR_VERSION: u32 = 2;
 
 enumeration! {

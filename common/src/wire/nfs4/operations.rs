@@ -6,7 +6,7 @@ use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 enumeration! {
     /// `nfs_opnum4`
     pub enum OpCode ("nfs_opnum4") {
-        /// Which rights the caller has.
+        /// Asks for the caller's rights.
         Access = 3,
         /// Ends an open.
         Close = 4,
@@ -14,7 +14,7 @@ enumeration! {
         Commit = 5,
         /// Makes anything but a regular file.
         Create = 6,
-        /// Gives up delegations to a client before it started anew.
+        /// Gives up the delegations that a client had before it restarted.
         DelegationPurge = 7,
         /// Gives a delegation back.
         DelegationReturn = 8,
@@ -30,15 +30,15 @@ enumeration! {
         LockTest = 13,
         /// Unlocks a range.
         Unlock = 14,
-        /// Goes to a name.
+        /// Makes the object of a name the current one.
         Lookup = 15,
-        /// Goes to the parent.
+        /// Makes the parent directory the current object.
         LookupParent = 16,
-        /// Fails where attributes are the same.
+        /// Fails if attributes are the same.
         VerifyNot = 17,
         /// Opens a regular file.
         Open = 18,
-        /// Goes to the directory of named attributes.
+        /// Makes the directory of named attributes the current object.
         OpenAttributeDirectory = 19,
         /// Confirms an open (4.0).
         OpenConfirm = 20,
@@ -46,9 +46,9 @@ enumeration! {
         OpenDowngrade = 21,
         /// Sets the current file handle.
         PutFileHandle = 22,
-        /// Goes to the public directory.
+        /// Makes the public directory the current object.
         PutPublicFileHandle = 23,
-        /// Goes to the root.
+        /// Makes the root the current object.
         PutRootFileHandle = 24,
         /// Reads data.
         Read = 25,
@@ -62,11 +62,11 @@ enumeration! {
         Rename = 29,
         /// Renews the lease (4.0).
         Renew = 30,
-        /// Goes to the saved file handle.
+        /// Makes the saved object the current one.
         RestoreFileHandle = 31,
         /// Saves the current file handle.
         SaveFileHandle = 32,
-        /// Which flavours a name takes.
+        /// The security flavours for a name.
         SecInfo = 33,
         /// Sets attributes.
         SetAttributes = 34,
@@ -74,13 +74,13 @@ enumeration! {
         SetClientId = 35,
         /// Confirms its id (4.0).
         SetClientIdConfirm = 36,
-        /// Fails where attributes differ.
+        /// Fails if attributes differ.
         Verify = 37,
         /// Writes data.
         Write = 38,
         /// Forgets a lock owner (4.0).
         ReleaseLockOwner = 39,
-        /// Changes how callbacks go (4.1).
+        /// Changes the program and credential of callbacks (4.1).
         BackchannelCtl = 40,
         /// Adds a connection to a session (4.1).
         BindConnection = 41,
@@ -104,21 +104,21 @@ enumeration! {
         LayoutGet = 50,
         /// Of layouts: refused.
         LayoutReturn = 51,
-        /// Which flavours the current file handle takes (4.1).
+        /// The security flavours for the current file handle (4.1).
         SecInfoNoName = 52,
         /// Takes a slot of a session (4.1).
         Sequence = 53,
         /// Of SP4_SSV: refused.
         SetSsv = 54,
-        /// Which stateids are valid (4.1).
+        /// Asks which stateids are valid (4.1).
         TestStateId = 55,
         /// Asks for a delegation (4.1).
         WantDelegation = 56,
         /// Forgets a client (4.1).
         DestroyClientId = 57,
-        /// The client has reclaimed what it had (4.1).
+        /// Says that the client has reclaimed all that it wants to (4.1).
         ReclaimComplete = 58,
-        /// Makes room for data (4.2).
+        /// Reserves space for data (4.2).
         Allocate = 59,
         /// Copies data (4.2).
         Copy = 60,
@@ -134,7 +134,7 @@ enumeration! {
         LayoutStats = 65,
         /// Stops a copy (4.2).
         OffloadCancel = 66,
-        /// How far a copy is (4.2).
+        /// Asks how far a copy is (4.2).
         OffloadStatus = 67,
         /// Reads data and holes (4.2).
         ReadPlus = 68,
@@ -142,7 +142,7 @@ enumeration! {
         Seek = 69,
         /// Writes a pattern (4.2).
         WriteSame = 70,
-        /// Shares data (4.2).
+        /// Copies data by sharing their blocks (4.2).
         Clone = 71,
         /// Reads an extended attribute (4.2).
         GetXattr = 72,
@@ -180,7 +180,7 @@ impl OpCode {
     }
 }
 
-/// What is the same of all operations: `with` have arguments, `bare` have none, `refused` are not looked into.
+/// Declares the operations: those `with` arguments, `bare` ones without, and `refused` ones whose arguments are never read.
 macro_rules! operations {
     (
         with { $($name:ident($args:ty) -> $result:ty,)* }
@@ -204,7 +204,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Reads the arguments; `None` for an operation whose arguments nobody here knows.
+            /// Reads the arguments. `None`: the operation is refused.
             pub(super) fn arguments(
                 code: OpCode,
                 r: &mut Reader<'a>,
@@ -275,7 +275,7 @@ macro_rules! operations {
     };
 }
 
-/// With the number before them. [`Operations`] knows of minor versions and refusals; this does not.
+/// The number and the arguments. Unlike [`Operations`] this does not check the minor version.
 impl<'a> Decode<'a> for Operation<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
         let code = OpCode::decode(r)?;
@@ -286,7 +286,7 @@ impl<'a> Decode<'a> for Operation<'a> {
     }
 }
 
-/// A status that must be a failure: nobody here knows what follows a success.
+/// A status that must be a failure. The results of successes are not known here.
 fn failure(r: &mut Reader<'_>) -> Result<Status, XdrError> {
     match Status::decode(r)? {
         Status::Ok => Err(XdrError::BadValue {

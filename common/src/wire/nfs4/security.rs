@@ -95,44 +95,16 @@ record! {
     }
 }
 
-/// `callback_sec_parms4` (4.1): a credential that the client takes with callbacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallbackSecurity<'a> {
-    /// AUTH_NONE
-    None,
-    /// AUTH_SYS with this credential.
-    Sys(AuthSys<'a>),
-    /// RPCSEC_GSS with these contexts.
-    Gss(GssHandles<'a>),
-}
-
-impl Encode for CallbackSecurity<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::None => w.u32(0),
-            Self::Sys(credential) => {
-                w.u32(1);
-                credential.encode(w);
-            }
-            Self::Gss(handles) => {
-                w.u32(RPCSEC_GSS);
-                handles.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for CallbackSecurity<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::None),
-            1 => AuthSys::decode(r).map(Self::Sys),
-            RPCSEC_GSS => GssHandles::decode(r).map(Self::Gss),
-            value => Err(XdrError::BadValue {
-                what: "callback security flavour",
-                value,
-            }),
-        }
+union! {
+    /// `callback_sec_parms4` (4.1): a credential that the client takes with callbacks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CallbackSecurity<'a> ("callback security flavour") {
+        /// AUTH_NONE
+        None = 0,
+        /// AUTH_SYS with this credential.
+        Sys(credential: AuthSys<'a>) = 1,
+        /// RPCSEC_GSS with these contexts.
+        Gss(handles: GssHandles<'a>) = RPCSEC_GSS,
     }
 }
 

@@ -4,7 +4,6 @@
 use super::security::CallbackSecurities;
 use super::types::{AtMostOne, ClientOwner, List, Opaque, SessionId, StateId, Time};
 use super::{Bitmap, Status};
-use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// The most stateids that decoders take in one TEST_STATEID.
 pub const MAX_STATE_IDS: u32 = 4096;
@@ -48,7 +47,7 @@ record! {
     /// `ssv_sp_parms4`: decoded so that it can be refused.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SsvParameters<'a> {
-        /// Operations.
+        /// The operations to protect.
         pub operations: ProtectedOperations,
         /// Hashes that the client knows.
         pub hashes: List<Opaque<'a>, 64>,
@@ -61,44 +60,16 @@ record! {
     }
 }
 
-/// `state_protect4_a`: how the client wants its state to be protected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StateProtection<'a> {
-    /// SP4_NONE
-    None,
-    /// SP4_MACH_CRED
-    MachineCredential(ProtectedOperations),
-    /// SP4_SSV
-    Ssv(SsvParameters<'a>),
-}
-
-impl Encode for StateProtection<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::None => w.u32(0),
-            Self::MachineCredential(operations) => {
-                w.u32(1);
-                operations.encode(w);
-            }
-            Self::Ssv(parameters) => {
-                w.u32(2);
-                parameters.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for StateProtection<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::None),
-            1 => Decode::decode(r).map(Self::MachineCredential),
-            2 => Decode::decode(r).map(Self::Ssv),
-            value => Err(XdrError::BadValue {
-                what: "state_protect_how4",
-                value,
-            }),
-        }
+union! {
+    /// `state_protect4_a`: how the client wants its state to be protected.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum StateProtection<'a> ("state_protect_how4") {
+        /// SP4_NONE
+        None = 0,
+        /// SP4_MACH_CRED
+        MachineCredential(operations: ProtectedOperations) = 1,
+        /// SP4_SSV
+        Ssv(parameters: SsvParameters<'a>) = 2,
     }
 }
 
@@ -119,48 +90,25 @@ record! {
     /// EXCHANGE_ID
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ExchangeIdArgs<'a> {
-        /// Who.
+        /// The client's name and verifier.
         pub client: ClientOwner<'a>,
         /// Bits of [`exchange_id_flag`].
         pub flags: u32,
         /// How its state is to be protected.
         pub protection: StateProtection<'a>,
-        /// Which software.
+        /// The software that it is.
         pub implementation: AtMostOne<Implementation<'a>>,
     }
 }
 
-/// `state_protect4_r`: how the state is protected. The third way, SP4_SSV, is neither offered nor understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrantedProtection {
-    /// SP4_NONE
-    None,
-    /// SP4_MACH_CRED
-    MachineCredential(ProtectedOperations),
-}
-
-impl Encode for GrantedProtection {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::None => w.u32(0),
-            Self::MachineCredential(operations) => {
-                w.u32(1);
-                operations.encode(w);
-            }
-        }
-    }
-}
-
-impl Decode<'_> for GrantedProtection {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::None),
-            1 => Decode::decode(r).map(Self::MachineCredential),
-            value => Err(XdrError::BadValue {
-                what: "state_protect_how4",
-                value,
-            }),
-        }
+union! {
+    /// `state_protect4_r`: how the state is protected. The third way, SP4_SSV, is neither offered nor understood.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum GrantedProtection ("state_protect_how4") {
+        /// SP4_NONE
+        None = 0,
+        /// SP4_MACH_CRED
+        MachineCredential(operations: ProtectedOperations) = 1,
     }
 }
 
@@ -168,9 +116,9 @@ record! {
     /// `server_owner4`
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ServerOwner<'a> {
-        /// Equal where a session can span the connections.
+        /// Equal for connections that one session can use.
         pub minor: u64,
-        /// Equal where client ids can be shared.
+        /// Equal for connections that one client id can use.
         pub major: Opaque<'a>,
     }
 }
@@ -181,17 +129,17 @@ record! {
     pub struct ExchangeIdOk<'a> {
         /// The client id.
         pub client_id: u64,
-        /// Goes into the first CREATE_SESSION.
+        /// The sequence number of the first CREATE_SESSION.
         pub sequence: u32,
         /// Bits of [`exchange_id_flag`].
         pub flags: u32,
         /// How the state is protected.
         pub protection: GrantedProtection,
-        /// Which server.
+        /// The server's owner.
         pub owner: ServerOwner<'a>,
-        /// Where client ids and stateids mean the same.
+        /// Servers of one scope have the same client ids and stateids.
         pub scope: Opaque<'a>,
-        /// Which software.
+        /// The software that it is.
         pub implementation: AtMostOne<Implementation<'a>>,
     }
 }
@@ -233,13 +181,13 @@ record! {
     pub struct CreateSessionArgs<'a> {
         /// The client id.
         pub client_id: u64,
-        /// Counts the client's sessions.
+        /// Counts the client's CREATE_SESSIONs.
         pub sequence: u32,
         /// Bits of [`create_session_flag`].
         pub flags: u32,
-        /// Of calls.
+        /// The channel of calls.
         pub fore: ChannelAttributes,
-        /// Of callbacks.
+        /// The channel of callbacks.
         pub back: ChannelAttributes,
         /// The RPC program of callbacks.
         pub callback_program: u32,
@@ -254,13 +202,13 @@ record! {
     pub struct CreateSessionOk {
         /// The session.
         pub session: SessionId,
-        /// That of the call.
+        /// The sequence number of the call.
         pub sequence: u32,
         /// Bits of [`create_session_flag`].
         pub flags: u32,
-        /// Of calls.
+        /// The channel of calls.
         pub fore: ChannelAttributes,
-        /// Of callbacks.
+        /// The channel of callbacks.
         pub back: ChannelAttributes,
     }
 }
@@ -283,9 +231,9 @@ enumeration! {
         Fore = 1,
         /// Callbacks.
         Back = 2,
-        /// Calls, and callbacks if the server likes.
+        /// Calls, and also callbacks if the server allows it.
         ForeOrBoth = 3,
-        /// Callbacks, and calls if the server likes.
+        /// Callbacks, and also calls if the server allows it.
         BackOrBoth = 7,
     }
 }
@@ -308,7 +256,7 @@ record! {
     pub struct BindConnectionArgs {
         /// The session.
         pub session: SessionId,
-        /// For what.
+        /// The channel to which to bind the connection.
         pub channel: WantedChannel,
         /// The connection changes to RDMA.
         pub rdma: bool,
@@ -316,12 +264,12 @@ record! {
 }
 
 record! {
-    /// A connection that belongs to a session now.
+    /// A connection that was bound to a session.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BindConnectionOk {
         /// The session.
         pub session: SessionId,
-        /// For what.
+        /// The channel to which the connection is bound.
         pub channel: GrantedChannel,
         /// The connection changes to RDMA.
         pub rdma: bool,
@@ -340,14 +288,14 @@ record! {
         pub slot: u32,
         /// The highest slot with a call under way.
         pub highest_slot: u32,
-        /// The reply is to be kept for retries.
+        /// Whether the slot has to keep the reply for repetitions.
         pub cache: bool,
     }
 }
 
 /// Bits of [`SequenceOk::status_flags`].
 pub mod sequence_status {
-    /// No path for callbacks of the client.
+    /// No session of the client has a path for callbacks.
     pub const CALLBACK_PATH_DOWN: u32 = 0x1;
     /// Contexts of callbacks are about to expire.
     pub const CALLBACK_GSS_EXPIRING: u32 = 0x2;
@@ -363,9 +311,9 @@ pub mod sequence_status {
     pub const RECALLABLE_STATE_REVOKED: u32 = 0x40;
     /// A file system of the lease has moved.
     pub const LEASE_MOVED: u32 = 0x80;
-    /// The server started anew, state has to be reclaimed.
+    /// The server has restarted, and state has to be reclaimed.
     pub const RESTART_RECLAIM_NEEDED: u32 = 0x100;
-    /// No path for callbacks of the session.
+    /// The session has no path for callbacks.
     pub const CALLBACK_PATH_DOWN_SESSION: u32 = 0x200;
     /// Callbacks fail.
     pub const BACKCHANNEL_FAULT: u32 = 0x400;
@@ -376,12 +324,12 @@ pub mod sequence_status {
 }
 
 record! {
-    /// The slot is taken.
+    /// A slot that a compound has taken.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SequenceOk {
         /// The session.
         pub session: SessionId,
-        /// That of the call.
+        /// The sequence number of the call.
         pub sequence: u32,
         /// The slot.
         pub slot: u32,
@@ -407,7 +355,7 @@ record! {
     /// RECLAIM_COMPLETE
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ReclaimCompleteArgs {
-        /// Of the current file handle's file system alone.
+        /// Whether only the file system of the current file handle is meant.
         pub one_file_system: bool,
     }
 }
@@ -420,5 +368,5 @@ pub type CreateSessionResult = Result<CreateSessionOk, Status>;
 pub type BindConnectionResult = Result<BindConnectionOk, Status>;
 /// SEQUENCE
 pub type SequenceResult = Result<SequenceOk, Status>;
-/// TEST_STATEID: the state of each.
+/// TEST_STATEID: the status of each stateid.
 pub type TestStateIdResult = Result<List<Status, MAX_STATE_IDS>, Status>;

@@ -17,7 +17,7 @@ record! {
     pub struct RangeArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
         /// Length in bytes.
         pub length: u64,
@@ -28,60 +28,29 @@ record! {
     /// CLONE, from the saved to the current file handle.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CloneArgs {
-        /// Of the source.
+        /// The stateid of the source.
         pub source: StateId,
-        /// Of the destination.
+        /// The stateid of the destination.
         pub destination: StateId,
-        /// First byte of the source.
+        /// The first byte of the source.
         pub source_offset: u64,
-        /// First byte of the destination.
+        /// The first byte of the destination.
         pub destination_offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u64,
     }
 }
 
-/// `netloc4`: a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetLocation<'a> {
-    /// By name.
-    Name(Opaque<'a>),
-    /// By URL.
-    Url(Opaque<'a>),
-    /// By address.
-    Address(NetAddress<'a>),
-}
-
-impl Encode for NetLocation<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Name(name) => {
-                w.u32(1);
-                name.encode(w);
-            }
-            Self::Url(url) => {
-                w.u32(2);
-                url.encode(w);
-            }
-            Self::Address(address) => {
-                w.u32(3);
-                address.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for NetLocation<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            1 => Opaque::decode(r).map(Self::Name),
-            2 => Opaque::decode(r).map(Self::Url),
-            3 => NetAddress::decode(r).map(Self::Address),
-            value => Err(XdrError::BadValue {
-                what: "netloc_type4",
-                value,
-            }),
-        }
+union! {
+    /// `netloc4`: a server.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum NetLocation<'a> ("netloc_type4") {
+        /// By name.
+        Name(name: Opaque<'a>) = 1,
+        /// By URL.
+        Url(url: Opaque<'a>) = 2,
+        /// By address.
+        Address(address: NetAddress<'a>) = 3,
     }
 }
 
@@ -89,21 +58,21 @@ record! {
     /// COPY, from the saved to the current file handle.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CopyArgs<'a> {
-        /// Of the source.
+        /// The stateid of the source.
         pub source: StateId,
-        /// Of the destination.
+        /// The stateid of the destination.
         pub destination: StateId,
-        /// First byte of the source.
+        /// The first byte of the source.
         pub source_offset: u64,
-        /// First byte of the destination.
+        /// The first byte of the destination.
         pub destination_offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u64,
-        /// In order.
+        /// Whether the bytes are copied in order.
         pub consecutive: bool,
-        /// Before the reply.
+        /// Whether the copy is over with the reply.
         pub synchronous: bool,
-        /// The server of the source; none where it is this one.
+        /// The addresses of the source's server. Empty: this server.
         pub source_servers: List<NetLocation<'a>, MAX_SERVERS>,
     }
 }
@@ -112,11 +81,11 @@ record! {
     /// `write_response4`: what COPY or WRITE_SAME wrote.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WriteResponse {
-        /// The copy that goes on; none where it is done.
+        /// The stateid of a copy that goes on. None: the copy is over.
         pub callback: AtMostOne<StateId>,
         /// Bytes written.
         pub count: u64,
-        /// How far they got.
+        /// How stable they are.
         pub committed: Stable,
         /// Changes whenever unstable data may have been lost.
         pub verifier: Verifier,
@@ -127,56 +96,29 @@ record! {
     /// `copy_requirements4`: how a copy is done.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CopyRequirements {
-        /// In order.
+        /// Whether the bytes are copied in order.
         pub consecutive: bool,
-        /// Before the reply.
+        /// Whether the copy is over with the reply.
         pub synchronous: bool,
     }
 }
 
 record! {
-    /// What COPY did, or has begun.
+    /// A copy that is over, or has begun.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CopyOk {
         /// What was written.
         pub response: WriteResponse,
-        /// How.
+        /// How it is done.
         pub requirements: CopyRequirements,
     }
 }
 
-/// Why COPY failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyFailed {
-    /// [`Status::OffloadNoReqs`], with what the server can do.
-    Requirements(CopyRequirements),
-    /// Any other reason.
-    Other(Status),
-}
-
-impl<T: Encode> Encode for Result<T, CopyFailed> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(CopyFailed::Requirements(requirements)) => {
-                Status::OffloadNoReqs.encode(w);
-                requirements.encode(w);
-            }
-            Err(CopyFailed::Other(status)) => status.encode(w),
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, CopyFailed> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            Status::OffloadNoReqs => Err(CopyFailed::Requirements(Decode::decode(r)?)),
-            status => Err(CopyFailed::Other(status)),
-        })
+failure! {
+    /// Why COPY failed.
+    pub enum CopyFailed {
+        /// [`Status::OffloadNoReqs`], with what the server can do.
+        Requirements(CopyRequirements) = OffloadNoReqs,
     }
 }
 
@@ -184,7 +126,7 @@ record! {
     /// COPY_NOTIFY
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CopyNotifyArgs<'a> {
-        /// Of the source.
+        /// The stateid of the source.
         pub source: StateId,
         /// The server that will read it.
         pub destination: NetLocation<'a>,
@@ -195,11 +137,11 @@ record! {
     /// What the destination needs to read the source.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CopyNotifyOk<'a> {
-        /// How long it is good for.
+        /// How long the destination may read.
         pub lease: Time,
-        /// What the destination reads with.
+        /// The stateid with which the destination reads.
         pub state: StateId,
-        /// Where it reads.
+        /// The addresses at which it reads.
         pub source_servers: List<NetLocation<'a>, MAX_SERVERS>,
     }
 }
@@ -236,11 +178,11 @@ record! {
     pub struct IoAdviseArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// First byte.
+        /// The first byte.
         pub offset: u64,
-        /// Bytes; 0 for everything from there on.
+        /// The number of bytes. 0: all from there on.
         pub count: u64,
-        /// Of [`io_advice`].
+        /// Numbers of [`io_advice`].
         pub hints: Bitmap,
     }
 }
@@ -251,7 +193,7 @@ record! {
     pub struct OffloadStatusOk {
         /// Bytes copied.
         pub count: u64,
-        /// What became of it, once it is through.
+        /// How the copy ended, if it has.
         pub complete: AtMostOne<Status>,
     }
 }
@@ -272,7 +214,7 @@ record! {
     pub struct SeekArgs {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// Where to begin.
+        /// The byte at which to begin.
         pub offset: u64,
         /// What to look for.
         pub what: ContentType,
@@ -283,9 +225,9 @@ record! {
     /// What SEEK found.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SeekOk {
-        /// The end of the file.
+        /// Whether nothing was found before the end of the file.
         pub eof: bool,
-        /// Where.
+        /// The first byte of what was found.
         pub offset: u64,
     }
 }
@@ -296,15 +238,15 @@ record! {
     pub struct DataBlock<'a> {
         /// First byte in the file.
         pub offset: u64,
-        /// Bytes of a block.
+        /// The length of a block in bytes.
         pub block_size: u64,
-        /// Blocks.
+        /// The number of blocks.
         pub block_count: u64,
-        /// Where in a block its number stands.
+        /// The offset of a block's number in the block.
         pub number_offset: u64,
         /// The first block's number.
         pub number: u32,
-        /// Where in a block the pattern stands.
+        /// The offset of the pattern in a block.
         pub pattern_offset: u64,
         /// The pattern.
         pub pattern: Data<'a>,
@@ -317,7 +259,7 @@ record! {
     pub struct WriteSameArgs<'a> {
         /// The open, lock or delegation, or a special stateid.
         pub state: StateId,
-        /// How far the data shall get before the reply.
+        /// How stable the data have to be before the reply.
         pub stable: Stable,
         /// What to write.
         pub block: DataBlock<'a>,
@@ -340,38 +282,14 @@ impl<'a> Decode<'a> for Data<'a> {
     }
 }
 
-/// `read_plus_content`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content<'a> {
-    /// Data from this offset on.
-    Data(u64, Data<'a>),
-    /// A hole from this offset on, of so many bytes.
-    Hole(u64, u64),
-}
-
-impl Encode for Content<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Data(offset, data) => {
-                ContentType::Data.encode(w);
-                w.u64(*offset);
-                data.encode(w);
-            }
-            Self::Hole(offset, length) => {
-                ContentType::Hole.encode(w);
-                w.u64(*offset);
-                w.u64(*length);
-            }
-        }
-    }
-}
-
-impl<'a> Decode<'a> for Content<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match ContentType::decode(r)? {
-            ContentType::Data => Self::Data(r.u64()?, Data::decode(r)?),
-            ContentType::Hole => Self::Hole(r.u64()?, r.u64()?),
-        })
+union! {
+    /// `read_plus_content`, by [`ContentType`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Content<'a> ("data_content4") {
+        /// Data from this offset on.
+        Data(offset: u64, data: Data<'a>) = 0,
+        /// A hole from this offset on, of so many bytes.
+        Hole(offset: u64, length: u64) = 1,
     }
 }
 
@@ -379,7 +297,7 @@ record! {
     /// What READ_PLUS read. A server writes it in place with [`ReadPlusReply`].
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ReadPlusOk<'a> {
-        /// The last byte is the last of the file, or the offset is behind that.
+        /// Whether the file ends with the last byte, or before the offset.
         pub eof: bool,
         /// Data and holes, ascending.
         pub contents: List<Content<'a>, MAX_CONTENTS>,
@@ -412,14 +330,13 @@ impl<'w, 'v> ReadPlusReply<'w, 'v> {
         self.contents += 1;
     }
 
-    /// Adds data: room for `max` bytes, which `fill` fills and says how many it has. Where that is none, nothing is
-    /// added.
+    /// Adds data. `fill` gets room for `max` bytes and returns how many it has filled. If it fills none, nothing is added.
     ///
     /// # Errors
-    /// What `fill` says; nothing is added.
+    /// That of `fill`. Nothing is added.
     ///
     /// # Panics
-    /// `fill` says more than there is room for.
+    /// `fill` returns more than `max`.
     pub fn data<E>(
         &mut self,
         offset: u64,
@@ -450,19 +367,19 @@ impl<'w, 'v> ReadPlusReply<'w, 'v> {
         self.w.patch_u32(self.start + 8, self.contents);
     }
 
-    /// Takes everything back: another result is written instead.
+    /// Takes everything back, so that another result can be written.
     pub fn cancel(self) {
         self.w.truncate(self.start);
     }
 }
 
-/// READ_PLUS takes what READ takes.
+/// READ_PLUS has the arguments of READ.
 pub type ReadPlusArgs = ReadArgs;
 /// COPY
 pub type CopyResult = Result<CopyOk, CopyFailed>;
 /// COPY_NOTIFY
 pub type CopyNotifyResult<'a> = Result<CopyNotifyOk<'a>, Status>;
-/// IO_ADVISE: the hints that count.
+/// IO_ADVISE: the hints that the server takes.
 pub type IoAdviseResult = Result<Bitmap, Status>;
 /// OFFLOAD_STATUS
 pub type OffloadStatusResult = Result<OffloadStatusOk, Status>;

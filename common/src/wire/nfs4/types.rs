@@ -7,7 +7,7 @@ use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 pub const MAX_FILE_HANDLE: u32 = 128;
 /// The longest owner, identity of a client or a server, or tag that decoders take (`NFS4_OPAQUE_LIMIT`), in bytes.
 pub const MAX_OPAQUE: u32 = 1024;
-/// The longest name that decoders take, in bytes; what a store allows is for the store to say.
+/// The longest name that decoders take, in bytes. A store may allow less.
 pub const MAX_NAME: u32 = 4096;
 /// The most bytes of attribute values that decoders take in one `fattr4`.
 pub const MAX_ATTRIBUTE_VALUES: u32 = 1 << 18;
@@ -39,7 +39,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    /// What the server calls a file (`nfs_fh4`), opaque to the client; at most 128 bytes.
+    /// The server's name for an object (`nfs_fh4`): at most 128 bytes, opaque to the client.
     FileHandle, "file handle", MAX_FILE_HANDLE
 }
 opaque! {
@@ -47,7 +47,7 @@ opaque! {
     Name, "name", MAX_NAME
 }
 opaque! {
-    /// Bytes that mean something to the peer alone, or a string: an owner, an identity, a tag; at most 1024 of them.
+    /// At most 1024 bytes that only the peer understands, or a string: an owner, an identity, a tag.
     Opaque, "opaque", MAX_OPAQUE
 }
 
@@ -117,12 +117,12 @@ enumeration! {
     }
 }
 
-/// `nfstime4`: since 1970, UTC.
+/// `nfstime4`: the time since 1970, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Seconds, negative before 1970.
     pub seconds: i64,
-    /// Nanoseconds after that second; from 1,000,000,000 on they are invalid, which decoding lets pass.
+    /// Nanoseconds after that second. Decoding does not check that they are below 1,000,000,000.
     pub nanoseconds: u32,
 }
 
@@ -142,37 +142,14 @@ impl Decode<'_> for Time {
     }
 }
 
-/// `settime4`: what a time is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTime {
-    /// The server's time.
-    ServerTime,
-    /// This.
-    To(Time),
-}
-
-impl Encode for SetTime {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::ServerTime => w.u32(0),
-            Self::To(time) => {
-                w.u32(1);
-                time.encode(w);
-            }
-        }
-    }
-}
-
-impl Decode<'_> for SetTime {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        match r.u32()? {
-            0 => Ok(Self::ServerTime),
-            1 => Time::decode(r).map(Self::To),
-            value => Err(XdrError::BadValue {
-                what: "time_how4",
-                value,
-            }),
-        }
+union! {
+    /// `settime4`: what a time is set to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SetTime ("time_how4") {
+        /// The server's time.
+        ServerTime = 0,
+        /// This time.
+        To(time: Time) = 1,
     }
 }
 
@@ -180,9 +157,9 @@ record! {
     /// `stateid4` (RFC 8881, section 8.2): names an open, a lock, a delegation or a copy.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct StateId {
-        /// Counts the changes of this state; in 4.1 and later 0 stands for the latest.
+        /// Counts the changes of the state. In 4.1 and later 0 stands for the latest.
         pub sequence: u32,
-        /// Which state.
+        /// Names the state.
         pub other: [u8; 12],
     }
 }
@@ -222,14 +199,14 @@ record! {
 }
 
 record! {
-    /// `change_info4`: the change attribute of a directory (or file) around an operation.
+    /// `change_info4`: the change attribute of a directory or file before and after an operation.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct ChangeInfo {
-        /// Nothing came between the two.
+        /// Whether nothing else came between the two.
         pub atomic: bool,
-        /// Right before.
+        /// Right before the operation.
         pub before: u64,
-        /// Right after.
+        /// Right after the operation.
         pub after: u64,
     }
 }
@@ -251,16 +228,16 @@ record! {
     pub struct ClientOwner<'a> {
         /// Changes with each start of the client.
         pub verifier: Verifier,
-        /// Stays the same.
+        /// The client's own name, which stays the same.
         pub id: Opaque<'a>,
     }
 }
 
 record! {
-    /// `open_owner4`, `lock_owner4`: whose an open or a lock is.
+    /// `open_owner4`, `lock_owner4`: the owner of an open or a lock.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct StateOwner<'a> {
-        /// The client; in 4.1 and later the session tells, and this is ignored.
+        /// The client's id. Ignored in 4.1 and later, where the session has a client.
         pub client_id: u64,
         /// The owner within the client.
         pub owner: Opaque<'a>,
@@ -268,14 +245,14 @@ record! {
 }
 
 record! {
-    /// `fattr4` as it travels: which attributes, and their values one after the other.
+    /// An encoded `fattr4`: a mask, and the values of the attributes in it.
     ///
-    /// [`super::SetAttributes::parse`], [`super::Attributes::parse`] and [`super::Attributes::matches`] look into it.
+    /// [`super::SetAttributes::parse`], [`super::Attributes::parse`] and [`super::Attributes::matches`] read the values.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RawAttributes<'a> {
         /// The attributes.
         pub mask: Bitmap,
-        /// The values, ascending by number.
+        /// Their values, in the order of their numbers.
         pub values: AttributeValues<'a>,
     }
 }

@@ -1,5 +1,5 @@
-//! Client ids: who a client is, whether it is the one that it was, and when it is gone (RFC 8881, sections 2.4, 18.35,
-//! 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
+//! Client ids and leases: which client has which id, whether it has restarted, and when it is gone (RFC 8881, sections 2.4,
+//! 18.35, 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,34 +9,34 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_fabric::clock::Nanos;
 
-use super::back::Callback;
+use super::back_channel::Callback;
 use super::owners::Role;
 use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
-/// The clients of one identity.
+/// The clients with one identity.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct ClientsOf {
     pub confirmed: Option<u32>,
     pub unconfirmed: Option<u32>,
 }
 
-/// What the minor versions know a client by.
+/// What the minor versions keep of a client.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Minor version 0.
     Legacy {
-        /// What has confirmed it, or will.
+        /// The verifier that confirms it, or has.
         confirm: Verifier,
-        /// What will confirm a change of where callbacks go.
+        /// The verifier that will confirm a change of its callback address.
         update: Option<Verifier>,
     },
     /// 4.1 and later.
     Sessions {
-        /// Of the last CREATE_SESSION.
+        /// The sequence number of the last CREATE_SESSION.
         sequence: u32,
-        /// Its result.
+        /// The result of the last CREATE_SESSION.
         last: Option<CreateSessionOk>,
         sessions: Vec<SessionId>,
         /// It has sent RECLAIM_COMPLETE.
@@ -47,38 +47,38 @@ pub(super) enum Kind {
 /// A client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// A byte for the kind, and what the client calls itself.
+    /// A byte for the kind, and the client's own name.
     pub identity: Vec<u8>,
     pub verifier: Verifier,
     pub who: Principal,
     pub kind: Kind,
     pub confirmed: bool,
-    /// Its lease was over and others wanted what it held (4.0, where the client learns so by its id).
+    /// It lost all that it held after its lease. In 4.0 operations with its id then fail with EXPIRED.
     pub expelled: bool,
-    /// The last sign of it.
+    /// When its lease was last renewed.
     pub renewed: Nanos,
-    /// Compounds of its sessions that are being executed: its lease does not end under them.
+    /// The number of compounds of its sessions under way. While there are some, its lease does not end.
     pub under_way: u32,
     pub owners: HashMap<(Role, Vec<u8>), u64>,
-    /// Bytes of their names.
+    /// Bytes in the names of its owners.
     pub name_bytes: usize,
     /// How many stateids it has.
     pub states: usize,
     /// How many ranges it has locked.
     pub ranges: usize,
-    /// The last stateid that was made for it.
+    /// The number of the last stateid that was made for it.
     pub last_state: u32,
     /// Stable storage says that it may reclaim.
     pub recorded: bool,
-    /// And delegations too.
+    /// Stable storage says that it may reclaim delegations.
     pub recorded_delegations: bool,
-    /// When it was last known to have any.
+    /// When it last had delegations.
     pub delegated: Nanos,
-    /// It had state when the server went down.
+    /// It held state when the server went down.
     pub may_reclaim: bool,
-    /// What it is to be told, in this order.
+    /// The callbacks that wait to be sent, in this order.
     pub callbacks: VecDeque<Callback>,
-    /// The file of each lock for which it waits.
+    /// The file of each lock for which one of its owners waits.
     pub waits: Vec<ObjectId>,
 }
 
@@ -87,7 +87,7 @@ impl Client {
         matches!(self.kind, Kind::Legacy { .. })
     }
 
-    /// For how long it has given no sign of itself.
+    /// How long ago its lease was last renewed.
     pub fn idle(&self, now: Nanos) -> Nanos {
         match self.under_way {
             0 => now.since(self.renewed),
@@ -115,8 +115,7 @@ impl State {
             return Err(Status::Inval);
         }
         let identity = identity(SESSIONS, args.client.id.0);
-        let named = self.names.get(&identity);
-        let known = named.and_then(|named| named.confirmed);
+        let known = self.identities.get(&identity).and_then(|of| of.confirmed);
         let update = args.flags & exchange_id_flag::UPDATE_CONFIRMED != 0;
         let Some((number, client)) = known.and_then(|n| Some((n, self.clients.get(&n)?))) else {
             if update {
@@ -180,7 +179,7 @@ impl State {
     }
 
     /// DESTROY_CLIENTID
-    pub fn destroy_client_id(&mut self, _now: Nanos, client: u64) -> Result<(), Status> {
+    pub fn destroy_client_id(&mut self, client: u64) -> Result<(), Status> {
         let number = self.number(client).ok_or(Status::StaleClientId)?;
         let found = self.clients.get(&number).ok_or(Status::StaleClientId)?;
         match &found.kind {
@@ -198,18 +197,13 @@ impl State {
     }
 
     /// RECLAIM_COMPLETE
-    pub fn reclaim_complete(
-        &mut self,
-        _now: Nanos,
-        client: u64,
-        one_file_system: bool,
-    ) -> Result<(), Status> {
+    pub fn reclaim_complete(&mut self, client: u64, one_file_system: bool) -> Result<(), Status> {
         let number = self.number(client).ok_or(Status::StaleClientId)?;
         let client = self.clients.get_mut(&number).ok_or(Status::StaleClientId)?;
         let Kind::Sessions { complete, .. } = &mut client.kind else {
             return Err(Status::StaleClientId);
         };
-        // File systems do not move here: there is nothing to reclaim for one alone.
+        // File systems do not move between servers here, so there is nothing to reclaim for one of them.
         if one_file_system {
             return Ok(());
         }
@@ -235,7 +229,7 @@ impl State {
         let identity = identity(LEGACY, args.client.id.0);
         let verifier = args.client.verifier;
         let confirm = self.serial().to_be_bytes();
-        let known = self.names.get(&identity).and_then(|named| named.confirmed);
+        let known = self.identities.get(&identity).and_then(|of| of.confirmed);
         if let Some((number, client)) = known.and_then(|n| Some((n, self.clients.get(&n)?))) {
             let holds = client.states > 0 && !self.is_over(number, now);
             match (client.who == who, client.verifier == verifier) {
@@ -303,13 +297,13 @@ impl State {
         self.legacy_client(now, client).map(|_| ())
     }
 
-    /// When a client was last known to be there.
+    /// When the lease of a client was last renewed.
     #[cfg(test)]
     pub fn renewed(&self, client: u64) -> Nanos {
         self.clients[&self.number(client).unwrap()].renewed
     }
 
-    /// The client of minor version 0 with this id, whose lease is renewed.
+    /// The client of minor version 0 with this id. Renews its lease.
     pub(super) fn legacy_client(&mut self, now: Nanos, id: u64) -> Result<u32, Status> {
         let number = self.number(id).ok_or(Status::StaleClientId)?;
         match self.clients.get_mut(&number) {
@@ -322,7 +316,7 @@ impl State {
         }
     }
 
-    /// The client on whose behalf an owner acts.
+    /// The client of an owner.
     pub(super) fn client_of(
         &mut self,
         now: Nanos,
@@ -341,14 +335,14 @@ impl State {
         number.ok_or(Status::Expired)
     }
 
-    /// Whether a client may take state now.
+    /// Refuses state to a client during the grace period, and reclaims outside of it.
     pub(super) fn may_take(
         &mut self,
         now: Nanos,
         number: u32,
         reclaim: bool,
     ) -> Result<(), Status> {
-        // Before anything is given that those who have not come may have had.
+        // This comes first: a client that has not reclaimed may do so no more once others take state.
         self.end_grace(now);
         let client = self.clients.get(&number).ok_or(Status::Expired)?;
         let complete = match client.kind {
@@ -366,7 +360,7 @@ impl State {
         Ok(())
     }
 
-    /// The status for a client that takes too much, in the terms of its minor version.
+    /// The status of its minor version for a client that wants more than it may have.
     pub(super) fn too_much(&self, number: u32) -> Status {
         match self.clients.get(&number) {
             Some(client) if client.legacy() => Status::Resource,
@@ -374,7 +368,7 @@ impl State {
         }
     }
 
-    /// The lease of a client is over.
+    /// Whether the lease of a client is over.
     pub(super) fn is_over(&self, number: u32, now: Nanos) -> bool {
         self.clients
             .get(&number)
@@ -406,8 +400,8 @@ impl State {
             }
         };
         let may_reclaim = self.grace.waiting.contains(&identity);
-        let named = self.names.entry(identity.clone()).or_default();
-        named.unconfirmed = Some(number);
+        let of = self.identities.entry(identity.clone()).or_default();
+        of.unconfirmed = Some(number);
         let client = Client {
             identity,
             verifier,
@@ -434,7 +428,7 @@ impl State {
         Ok(number)
     }
 
-    /// Makes room for a client: that which has waited longest to be confirmed goes first, then one whose lease is over.
+    /// Makes room for a client. Removes first the client that has been unconfirmed for longest, then any whose lease is over.
     fn make_room(&mut self, now: Nanos) -> Result<(), Status> {
         while self.clients.len() >= self.limits.clients {
             let Some(number) = self.fresh.pop_front() else {
@@ -450,30 +444,30 @@ impl State {
         Ok(())
     }
 
-    /// The client is who it says: an earlier one of its name is gone, with all that it had.
+    /// Confirms a client. An earlier client with its identity is removed, with all that it held.
     pub(super) fn confirm_client(&mut self, number: u32) {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };
         client.confirmed = true;
         let identity = client.identity.clone();
-        let named = self.names.entry(identity).or_default();
-        if named.unconfirmed == Some(number) {
-            named.unconfirmed = None;
+        let of = self.identities.entry(identity).or_default();
+        if of.unconfirmed == Some(number) {
+            of.unconfirmed = None;
         }
-        if let Some(earlier) = named.confirmed.replace(number) {
+        if let Some(earlier) = of.confirmed.replace(number) {
             self.remove_client(earlier);
         }
     }
 
     fn remove_unconfirmed(&mut self, identity: &[u8]) {
-        let named = self.names.get(identity);
-        if let Some(number) = named.and_then(|named| named.unconfirmed) {
+        let of = self.identities.get(identity);
+        if let Some(number) = of.and_then(|of| of.unconfirmed) {
             self.remove_client(number);
         }
     }
 
-    /// From now on the client may reclaim what it has, should the server start anew.
+    /// Records that the client may reclaim what it holds after a restart.
     pub(super) fn record(&mut self, number: u32) {
         if let Some(client) = self.clients.get_mut(&number)
             && !client.recorded
@@ -486,7 +480,7 @@ impl State {
         }
     }
 
-    /// Takes everything from a client whose lease is over, since another wants it.
+    /// Takes everything from a client whose lease is over, because another wants it.
     pub(super) fn expel(&mut self, number: u32) {
         if !self.clients.get(&number).is_some_and(Client::legacy) {
             self.remove_client(number);
@@ -501,7 +495,7 @@ impl State {
         }
     }
 
-    /// Makes room for state of a client where there is as much as there may be of all: those whose lease is over lose theirs.
+    /// Makes room for state of a client if there is as much as there may be of all. Clients whose leases are over lose theirs.
     pub(super) fn make_room_for_state(&mut self, now: Nanos, client: u32) {
         let holds = |_, silent: &Client| !silent.owners.is_empty();
         self.expel_silent(now, client, holds, |state| {
@@ -510,8 +504,8 @@ impl State {
         });
     }
 
-    /// Takes everything from clients whose leases are over and that `hold` something, until there is room: first from those
-    /// that were silent for longest, and never from `wants`.
+    /// Takes everything from clients whose leases are over and that `hold` something, until there is room. Those that have been
+    /// silent for longest lose it first, and `wants` never does.
     pub(super) fn expel_silent(
         &mut self,
         now: Nanos,
@@ -548,14 +542,12 @@ impl State {
         if client.recorded {
             self.records.push(Record::Forget(client.identity.clone()));
         }
-        if let Some(named) = self.names.get_mut(&client.identity) {
-            for slot in [&mut named.confirmed, &mut named.unconfirmed] {
-                if *slot == Some(number) {
-                    *slot = None;
-                }
+        if let Some(of) = self.identities.get_mut(&client.identity) {
+            for known in [&mut of.confirmed, &mut of.unconfirmed] {
+                known.take_if(|known| *known == number);
             }
-            if named.confirmed.is_none() && named.unconfirmed.is_none() {
-                self.names.remove(&client.identity);
+            if of.confirmed.is_none() && of.unconfirmed.is_none() {
+                self.identities.remove(&client.identity);
             }
         }
     }

@@ -1,15 +1,14 @@
-//! Copies that go on after their COPY was answered (RFC 7862, sections 4.8, 15.8, 15.9 and 16.1): which there are, under which
-//! stateids, and how far they are. A copy is known until its client has heard what became of it (CB_OFFLOAD), has cancelled it,
-//! or is gone.
+//! Copies that go on after the reply of COPY (RFC 7862, sections 4.8, 15.8, 15.9 and 16.1): their stateids, and how far they are.
+//! A copy is known until its client has answered CB_OFFLOAD, has cancelled it, or is gone.
 
 use std::collections::BTreeMap;
 
 use odafs_common::wire::nfs4::{StateId, Status, Verifier};
 use odafs_fabric::clock::Nanos;
 
-use super::back::Callback;
+use super::back_channel::Callback;
 use super::opens::Key;
-use super::stateids::words;
+use super::stateids::key_of;
 use super::{Io, Origin, Sender, State};
 use crate::vfs::ObjectId;
 
@@ -17,42 +16,41 @@ use crate::vfs::ObjectId;
 const COPIES_MAX: usize = 8;
 /// The most copies of all clients.
 const ALL_COPIES_MAX: usize = 64;
-/// A copy has one stateid, which never changes. Its number is not 0, which would stand for the latest of several (RFC 7862,
-/// section 4.8).
+/// The sequence number of a copy's stateid, which never changes. 0 would stand for the latest of several (RFC 7862, section 4.8).
 const SEQUENCE: u32 = 1;
 
-/// What a copy is of: the stateid and the file on either side, and the verifier from before.
+/// A copy that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Copying {
-    /// Where it reads.
+    /// The stateid and the file that it reads.
     pub source: (StateId, ObjectId),
-    /// Where it writes.
+    /// The stateid and the file that it writes.
     pub target: (StateId, ObjectId),
-    /// Write verifier from before the first byte.
+    /// The write verifier before the first byte was copied.
     pub verifier: Verifier,
-    /// The COPY, whose reply CB_OFFLOAD may overtake.
+    /// The compound of COPY, whose reply CB_OFFLOAD may overtake.
     pub origin: Option<Origin>,
 }
 
-/// What became of a copy.
+/// How a copy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// `Ok`: `count` bytes are there, fewer than asked for perhaps.
+    /// `Ok`: `count` bytes were copied, perhaps fewer than asked for.
     pub status: Status,
     /// Bytes copied.
     pub count: u64,
-    /// Write verifier from before the first byte.
+    /// The write verifier before the first byte was copied.
     pub verifier: Verifier,
 }
 
-/// What is to be done for a copy next.
+/// Whether the next piece of a copy may be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyTurn {
-    /// Copy a piece, and say so by [`State::copied`] or [`State::end_copy`].
+pub enum NextPiece {
+    /// Yes. [`State::end_piece`] or [`State::end_copy`] says when it has ended.
     Copy,
-    /// Its stateids allow no more of it.
+    /// No: the copy ends with this status.
     Refused(Status),
-    /// Nobody wants it any more.
+    /// No: nobody wants the copy any more.
     Gone,
 }
 
@@ -67,14 +65,14 @@ struct Known {
     /// A piece is being copied.
     busy: bool,
     cancelled: bool,
-    /// It began under other rules of who may reach what.
+    /// The rules of who may reach what have changed since it began.
     withdrawn: bool,
-    /// It is over.
+    /// How it ended, if it has.
     result: Option<Status>,
 }
 
 impl Copies {
-    /// Whether a copy has this number.
+    /// Whether a copy has this key.
     pub fn has(&self, key: Key) -> bool {
         self.0.contains_key(&key)
     }
@@ -86,44 +84,36 @@ impl Copies {
     }
 }
 
-fn key_of(state: &StateId) -> Key {
-    let [_, client, number] = words(&state.other);
-    (client, number)
-}
-
-/// The stateid whatever becomes of what it names.
-fn latest(state: StateId) -> StateId {
-    match state {
-        StateId::READ_BYPASS => state,
+/// The stateid that stands for the latest of the same state.
+fn latest(stateid: StateId) -> StateId {
+    match stateid {
+        StateId::READ_BYPASS => stateid,
         _ => StateId {
             sequence: 0,
-            ..state
+            ..stateid
         },
     }
 }
 
 impl State {
-    /// Whether a copy of this client may go on after its reply: the client hears what becomes of it, and there is room.
+    /// Whether a copy of this client may go on after its reply: it receives CB_OFFLOAD, and there are not too many copies.
     pub fn may_copy_later(&self, sender: Sender) -> bool {
-        let Sender::Client(id) = sender else {
-            return false;
-        };
-        self.session_client(id).is_ok_and(|client| {
-            self.hears_of_copies(client)
-                && self.copies.of(client).count() < COPIES_MAX
-                && self.copies.0.len() < ALL_COPIES_MAX
-        })
+        self.client_that_may_copy(sender).is_some()
     }
 
-    /// A copy begins, which goes on after its reply: its stateid. `None`: it may not.
-    pub fn begin_copy(&mut self, sender: Sender, copying: Copying) -> Option<StateId> {
+    fn client_that_may_copy(&self, sender: Sender) -> Option<u32> {
         let Sender::Client(id) = sender else {
             return None;
         };
-        if !self.may_copy_later(sender) {
-            return None;
-        }
         let client = self.session_client(id).ok()?;
+        let few = self.copies.of(client).count() < COPIES_MAX;
+        let may = few && self.copies.0.len() < ALL_COPIES_MAX && self.hears_of_copies(client);
+        may.then_some(client)
+    }
+
+    /// Begins a copy that goes on after its reply, and returns its stateid. `None`: the copy may not go on.
+    pub fn begin_copy(&mut self, sender: Sender, copying: Copying) -> Option<StateId> {
+        let client = self.client_that_may_copy(sender)?;
         let key = self.free_key(client)?;
         let known = Known {
             of: Copying {
@@ -141,18 +131,16 @@ impl State {
         Some(self.state_id(key, SEQUENCE))
     }
 
-    /// What is to be done for a copy. What its stateids stand for must still allow it, as for READ and WRITE.
-    pub fn copy_turn(&mut self, now: Nanos, state: &StateId) -> CopyTurn {
-        let key = key_of(state);
-        let Some(known) = self.copies.0.get_mut(&key) else {
-            return CopyTurn::Gone;
+    /// Begins the next piece of a copy, if its stateids still allow it, as for READ and WRITE.
+    pub fn next_piece(&mut self, now: Nanos, stateid: &StateId) -> NextPiece {
+        let key = key_of(stateid);
+        let known = self.copies.0.get_mut(&key);
+        let Some(known) = known.filter(|known| known.result.is_none()) else {
+            return NextPiece::Gone;
         };
-        if known.result.is_some() {
-            return CopyTurn::Gone;
-        }
         known.busy = true;
         if known.withdrawn {
-            return CopyTurn::Refused(Status::Access);
+            return NextPiece::Refused(Status::Access);
         }
         let of = known.of;
         let sender = Sender::Client(self.id(key.0));
@@ -160,14 +148,14 @@ impl State {
             .io(now, sender, &of.source.0, of.source.1, Io::Read)
             .and_then(|()| self.io(now, sender, &of.target.0, of.target.1, Io::Write));
         match may {
-            Ok(()) => CopyTurn::Copy,
-            Err(status) => CopyTurn::Refused(status),
+            Ok(()) => NextPiece::Copy,
+            Err(status) => NextPiece::Refused(status),
         }
     }
 
-    /// So many bytes more were copied. False: nobody wants the rest.
-    pub fn copied(&mut self, state: &StateId, bytes: u64) -> bool {
-        let key = key_of(state);
+    /// Ends a piece of so many bytes. False: nobody wants the rest.
+    pub fn end_piece(&mut self, stateid: &StateId, bytes: u64) -> bool {
+        let key = key_of(stateid);
         let Some(known) = self.copies.0.get_mut(&key) else {
             return false;
         };
@@ -180,11 +168,11 @@ impl State {
         true
     }
 
-    /// A copy is over, and its client is told so. What was copied before a failure is a success: the client hears of the failure
-    /// when it asks for the rest, as it does after a short WRITE.
-    pub fn end_copy(&mut self, state: &StateId, status: Status) {
-        let key = key_of(state);
-        if !self.copied(state, 0) {
+    /// Ends a copy, and tells its client. If anything was copied before a failure, that is a success: the client meets the
+    /// failure when it asks for the rest, as after a short WRITE.
+    pub fn end_copy(&mut self, stateid: &StateId, status: Status) {
+        let key = key_of(stateid);
+        if !self.end_piece(stateid, 0) {
             return;
         }
         let Some(known) = self.copies.0.get_mut(&key) else {
@@ -192,8 +180,8 @@ impl State {
         };
         let status = if known.copied > 0 { Status::Ok } else { status };
         known.result = Some(status);
-        let told = Callback::Offload {
-            state: *state,
+        let callback = Callback::Offload {
+            stateid: *stateid,
             file: known.of.target.1,
             origin: known.of.origin,
             copied: Copied {
@@ -202,62 +190,59 @@ impl State {
                 verifier: known.of.verifier,
             },
         };
-        self.say(key.0, told);
+        self.say(key.0, callback);
     }
 
-    /// OFFLOAD_STATUS: bytes copied so far, and what became of the copy if it is over.
+    /// OFFLOAD_STATUS: bytes copied so far, and how the copy ended if it has.
     pub fn copy_status(
         &self,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<(u64, Option<Status>), Status> {
-        let known = self.copy(sender, state, file)?;
+        let known = self.copy(sender, stateid, file)?;
         Ok((known.copied, known.result))
     }
 
-    /// OFFLOAD_CANCEL. No piece is begun any more. One may be under way still: see [`State::is_copying`].
+    /// OFFLOAD_CANCEL. No other piece begins. One may still be under way: see [`State::is_copying`].
     pub fn cancel_copy(
         &mut self,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<(), Status> {
-        self.copy(sender, state, file)?;
-        self.forget_copy(state);
+        self.copy(sender, stateid, file)?;
+        self.forget_copy(stateid);
         Ok(())
     }
 
-    /// Whether a piece of a copy that was cancelled is under way.
-    pub fn is_copying(&self, state: &StateId) -> bool {
-        self.copies.has(key_of(state))
+    /// Whether a piece of a copy that was cancelled is still under way.
+    pub fn is_copying(&self, stateid: &StateId) -> bool {
+        self.copies.has(key_of(stateid))
     }
 
-    /// The rules of who may reach what have changed: no copy goes on with the rights that it began with.
+    /// The rules of who may reach what have changed. No copy goes on with the rights with which it began.
     pub fn withdraw_copies(&mut self) {
         for known in self.copies.0.values_mut() {
             known.withdrawn = true;
         }
     }
 
-    /// How many there are: for metrics.
+    /// The number of copies, for metrics.
     pub fn copies(&self) -> usize {
         self.copies.0.len()
     }
 
-    fn copy(&self, sender: Sender, state: &StateId, file: ObjectId) -> Result<&Known, Status> {
-        let key = self.key(sender, state)?;
-        let known = self.copies.0.get(&key);
-        known
-            .filter(|known| {
-                state.sequence == SEQUENCE && known.of.target.1 == file && !known.cancelled
-            })
-            .ok_or(Status::BadStateId)
+    fn copy(&self, sender: Sender, stateid: &StateId, file: ObjectId) -> Result<&Known, Status> {
+        let known = self.copies.0.get(&self.key(sender, stateid)?);
+        let known = known.filter(|known| known.of.target.1 == file && !known.cancelled);
+        let known = known.filter(|_| stateid.sequence == SEQUENCE);
+        known.ok_or(Status::BadStateId)
     }
 
-    /// The copy goes on no more, and its client is not to hear of it again. While a piece is under way it is known as cancelled.
-    pub fn forget_copy(&mut self, state: &StateId) {
-        let key = key_of(state);
+    /// Forgets a copy, whose client is told nothing more. While a piece is under way the copy is known as cancelled.
+    pub fn forget_copy(&mut self, stateid: &StateId) {
+        let key = key_of(stateid);
         let Some(known) = self.copies.0.get_mut(&key) else {
             return;
         };

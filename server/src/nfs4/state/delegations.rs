@@ -1,19 +1,19 @@
-//! Delegations (RFC 8881, sections 10.2, 10.4, 18.6 and 20.2). A client with a delegation of a file knows that nobody else
-//! changes the file. It opens and reads the file without asking, until the server recalls the delegation. With a write
-//! delegation it also writes, and nobody else has the file open. Only clients that receive callbacks get delegations.
+//! Delegations (RFC 8881, sections 10.2, 10.4, 18.6 and 20.2). While a client has a delegation of a file, no other client changes
+//! the file. The client opens and reads the file without asking, until the server recalls the delegation. With a write delegation
+//! it also writes, and no other client has the file open. Only clients that receive callbacks get delegations.
 //!
 //! ```text
 //!          grant              a change              DELEGRETURN
 //! (none) --------> held ---------------> recalled ---------------> (none)
-//!                                           | not in a lease          ^
+//!                                           | after a lease           ^
 //!                                           v                         |
 //!                                        revoked ---------------------+
 //!                                                    FREE_STATEID
 //! ```
 
-mod asked;
-mod many;
-mod recorded;
+mod cb_getattr;
+mod recall_any;
+mod restarts;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -22,16 +22,16 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_fabric::clock::Nanos;
 
-use super::back::Callback;
+use super::back_channel::Callback;
 use super::opens::Key;
 use super::stateids::is_current;
-use super::{Origin, Sender, State, Wanted};
+use super::{OpenRequest, Origin, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
-pub use asked::{CbGetattrAnswer, Question};
+pub use cb_getattr::{CbGetattrAnswer, Question};
 
-/// A file whose delegation was recalled is delegated to nobody for so long.
+/// How long a file is not delegated after a delegation of it was recalled.
 const COOLING: Nanos = Nanos::from_secs(30);
 
 /// A delegation.
@@ -42,9 +42,9 @@ struct Delegation {
     standing: Standing,
     /// The compound whose reply brings it.
     origin: Option<Origin>,
-    /// When its client was last asked for it, it did not know of it.
+    /// Its client answered the last recall that it does not know the delegation.
     unknown: bool,
-    /// The file's change attribute as its client knows it, if that was said.
+    /// The change attribute of the file when the delegation was given, if it was noted.
     change: Option<u64>,
 }
 
@@ -60,55 +60,56 @@ pub enum Delegated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Held,
+    /// Since then.
     Recalled(Nanos),
     Revoked,
 }
 
 /// The delegations of a client.
 #[derive(Debug, Default)]
-struct Of {
-    /// The lower halves of their keys.
+struct DelegationsOf {
+    /// Their numbers within the client.
     states: HashSet<u32>,
     /// How many of them are revoked.
     revoked: usize,
-    /// When it was last asked to return some.
+    /// When the client was last asked to return some.
     asked: Option<Nanos>,
 }
 
-/// What is known of delegations.
+/// The delegations of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Delegations {
     all: HashMap<Key, Delegation>,
-    /// Those of each file that are not revoked.
+    /// The delegations of each file that are not revoked.
     files: HashMap<ObjectId, Vec<Key>>,
-    clients: HashMap<u32, Of>,
-    /// How many of all are for writing.
-    alone: usize,
-    /// How many of each file are revoked, which their clients have not taken note of.
+    clients: HashMap<u32, DelegationsOf>,
+    /// The number of write delegations.
+    writers: usize,
+    /// The number of revoked delegations of each file that their clients have not acknowledged.
     revoked: HashMap<ObjectId, usize>,
-    /// Until when a file is not delegated again.
+    /// Until when files are not delegated again.
     cooling: HashMap<ObjectId, Nanos>,
-    /// The files of `cooling`, each as often as it was recalled.
+    /// The files of `cooling` in the order of their ends, each as often as it was recalled.
     cooled: VecDeque<(Nanos, ObjectId)>,
-    /// Files that ceased to be delegated.
+    /// Files that are no longer delegated, for [`State::take_undelegated`].
     ended: Vec<ObjectId>,
     /// When all clients were last asked to return some.
     asked: Option<Nanos>,
-    /// Of questions to clients, by number. A thread waits for each.
+    /// The answers to questions (CB_GETATTR), by number. A thread waits for each.
     answers: HashMap<u64, CbGetattrAnswer>,
     counts: DelegationCounts,
 }
 
-/// What became of delegations since the start.
+/// Counters of delegations since the start, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelegationCounts {
     /// Those that clients have now.
     pub held: usize,
-    /// Given.
+    /// Those that were given.
     pub granted: u64,
-    /// Recalled, because another client wanted to change the file.
+    /// Those that were recalled, because someone else wanted to change the file.
     pub recalled: u64,
-    /// Of these, taken away: their clients did not return them.
+    /// Those of the recalled that were taken away, because their clients did not return them.
     pub revoked: u64,
 }
 
@@ -118,13 +119,13 @@ impl Delegations {
         self.all.contains_key(&key)
     }
 
-    /// Whether a recall is still to be said.
+    /// Whether a delegation is recalled, and neither returned nor revoked yet.
     pub fn is_recalled(&self, key: Key) -> bool {
         let known = self.all.get(&key);
         known.is_some_and(|known| matches!(known.standing, Standing::Recalled(_)))
     }
 
-    /// What the client says to the recall: whether it knows of the delegation.
+    /// Notes the client's answer to a recall: whether it knows the delegation.
     pub fn answered(&mut self, key: Key, knows: bool) {
         if let Some(known) = self.all.get_mut(&key) {
             known.unknown = !knows;
@@ -144,7 +145,7 @@ impl Delegations {
         self.files.keys().copied().collect()
     }
 
-    /// The file was recalled.
+    /// A delegation of the file was recalled: the file is not delegated until then.
     fn cool(&mut self, file: ObjectId, until: Nanos, most: usize) {
         if self.cooled.len() >= most {
             self.warm_oldest();
@@ -167,7 +168,7 @@ impl Delegations {
         }
     }
 
-    /// The delegation stands no more.
+    /// A delegation of the file was returned or revoked.
     fn leave_file(&mut self, key: Key, file: ObjectId) {
         let Some(keys) = self.files.get_mut(&file) else {
             return;
@@ -181,12 +182,12 @@ impl Delegations {
 }
 
 impl State {
-    /// Whether the client of a session may have a delegation of a file that it has opened so, and which client that is.
+    /// Whether a delegation of this kind may be given for an open, and to which client. Otherwise why not.
     pub fn may_delegate(
         &self,
         now: Nanos,
         sender: Sender,
-        wanted: &Wanted,
+        request: &OpenRequest,
         kind: Delegated,
     ) -> Result<u32, WhyNone> {
         let table = &self.delegations;
@@ -195,45 +196,46 @@ impl State {
         };
         let client = self.session_client(id);
         let client = client.map_err(|_| WhyNone::Resource(false))?;
-        let file = &wanted.file;
+        let file = &request.file;
         let is_shared = match kind {
-            Delegated::Read => {
-                self.is_open_for(*file, share_access::WRITE, wanted.reclaim.then_some(client))
-            }
+            Delegated::Read => self.is_open_for(
+                *file,
+                share_access::WRITE,
+                request.reclaim.then_some(client),
+            ),
             Delegated::Write => self.is_open_for(*file, share_access::BOTH, Some(client)),
         };
-        // A client with a delegation does not tell the server of its locks.
+        // A client with a delegation may lock ranges without telling the server, which version 3 would not see.
         if is_shared || self.locks.concern(*file, Side::Nlm) {
             return Err(WhyNone::Contention(false));
         }
-        if wanted.reclaim {
+        if request.reclaim {
             self.may_reclaim_delegations(client)
                 .map_err(|_| WhyNone::Resource(false))?;
         }
         let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
         match kind {
             _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
-            // The client for which it is recalled comes first.
+            // The client on whose behalf it is recalled comes first.
             _ if keys.iter().any(|key| table.is_recalled(*key)) => {
                 return Err(WhyNone::Contention(false));
             }
             Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
-            // Stable storage names the file of each.
-            Delegated::Write if table.alone >= self.limits.all_delegations / 4 => {
+            // Stable storage has a name for each file with a write delegation.
+            Delegated::Write if table.writers >= self.limits.all_delegations / 4 => {
                 return Err(WhyNone::Resource(false));
             }
-            _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
+            _ if self.has_writer(*file) => return Err(WhyNone::Contention(false)),
             Delegated::Read | Delegated::Write => {}
         }
-        let cools = |until: &Nanos| now < *until && !wanted.reclaim;
+        let cools = |until: &Nanos| now < *until && !request.reclaim;
         if table.cooling.get(file).is_some_and(cools) {
             return Err(WhyNone::Contention(false));
         }
-        let none = Of::default();
-        let of = table.clients.get(&client).unwrap_or(&none);
-        // A client that did not return one gets no other before it has acknowledged the loss.
-        let may = of.states.len() < self.limits.delegations && of.revoked == 0;
-        let hears = self.hears(client) || wanted.reclaim;
+        // A client with a revoked delegation gets no other before it has acknowledged that.
+        let of = table.clients.get(&client);
+        let may = of.is_none_or(|of| of.states.len() < self.limits.delegations && of.revoked == 0);
+        let hears = self.hears(client) || request.reclaim;
         if !may || !hears || table.all.len() >= self.limits.all_delegations {
             return Err(WhyNone::Resource(false));
         }
@@ -244,7 +246,8 @@ impl State {
         room.then_some(client).ok_or(WhyNone::Resource(false))
     }
 
-    /// Gives a client that [`State::may_delegate`] a delegation. And whether the client is to return it at once.
+    /// Gives a delegation that [`State::may_delegate`] allows to a client. Returns its stateid, and whether the client is to
+    /// return it at once.
     pub fn delegate(
         &mut self,
         now: Nanos,
@@ -275,7 +278,7 @@ impl State {
             .insert(key.1);
         table.counts.granted += 1;
         if kind == Delegated::Write {
-            table.alone += 1;
+            table.writers += 1;
             self.name_file(client, file);
         }
         self.has_reclaimed(client, file);
@@ -284,8 +287,8 @@ impl State {
         Some((self.state_id(key, 1), !hears))
     }
 
-    /// Recalls the delegations of a file, except those of `by`, which wants to change it. A client that was asked a lease ago
-    /// has lost its delegation. Returns true if there are no others.
+    /// Recalls the delegations of a file, except those of `by`, which wants to change it. Revokes those that were recalled a
+    /// lease ago. Returns true if there are no others any more.
     pub fn recall(&mut self, now: Nanos, file: ObjectId, by: Option<u32>) -> bool {
         for key in self.delegated_to_others(file, by) {
             if self.is_over(key.0, now) {
@@ -303,6 +306,7 @@ impl State {
         self.recall(now, file, by)
     }
 
+    /// The delegations of a file that clients other than `by` have.
     pub(super) fn delegated_to_others(&self, file: ObjectId, by: Option<u32>) -> Vec<Key> {
         let keys = self.delegations.files.get(&file);
         let keys = keys.into_iter().flatten().copied();
@@ -310,7 +314,7 @@ impl State {
     }
 
     fn recall_one(&mut self, now: Nanos, key: Key) {
-        let state = self.state_id(key, 1);
+        let stateid = self.state_id(key, 1);
         let table = &mut self.delegations;
         let Some(known) = table.all.get_mut(&key) else {
             return;
@@ -322,13 +326,13 @@ impl State {
                 table.counts.recalled += 1;
                 table.cool(file, now + COOLING, self.limits.all_delegations);
                 let recall = Callback::Recall {
-                    state,
+                    stateid,
                     file,
                     origin,
                 };
                 self.say(key.0, recall);
             }
-            // It never heard of it.
+            // The client never got it.
             Standing::Recalled(since) if now.since(since) > self.limits.lease && known.unknown => {
                 self.drop_delegation(key);
             }
@@ -346,32 +350,33 @@ impl State {
         }
     }
 
-    /// Whether an open stands in the way of delegations, which are then recalled. Clients do not ask to open what they have a
-    /// delegation for. One that does has two views of the file, of which only the other has the delegation.
-    pub(super) fn open_waits(&mut self, now: Nanos, client: u32, wanted: &Wanted) -> bool {
-        let file = wanted.file;
-        let knows = wanted.reclaim || wanted.delegated;
-        let writes = wanted.access & share_access::WRITE != 0;
-        let alone = self.is_left_alone(file);
-        // A client that reads under a delegation does not tell the server, so nobody can deny it reading.
-        let conflicts = writes || wanted.deny & share_deny::READ != 0 || alone;
+    /// Whether an open has to wait for delegations, which are then recalled. A client with a delegation need not ask to open
+    /// the file. One that does so has two views of the file, and only the other view has the delegation.
+    pub(super) fn open_waits(&mut self, now: Nanos, client: u32, request: &OpenRequest) -> bool {
+        let file = request.file;
+        let knows = request.reclaim || request.delegated;
+        let writes = request.access & share_access::WRITE != 0;
+        let has_writer = self.has_writer(file);
+        // A client that reads under a delegation does not tell the server, which therefore cannot tell whether the deny
+        // conflicts.
+        let conflicts = writes || request.deny & share_deny::READ != 0 || has_writer;
         if conflicts && !self.recall(now, file, Some(client)) {
             return true;
         }
-        if knows || !(writes || alone) {
+        if knows || !(writes || has_writer) {
             return false;
         }
-        // Those of others are gone.
+        // The delegations of others are gone. Recall those of this client.
         for key in self.delegated_to_others(file, None) {
             self.recall_one(now, key);
         }
-        // Its own opens for writing succeed beside a delegation to read.
-        self.is_left_alone(file)
+        // An open for writing need not wait for the client's own read delegation.
+        self.has_writer(file)
     }
 
-    /// Whether others may have locked something of the file under a delegation, without telling the server, that is in the way
-    /// of such a lock. The server recalls their delegations (RFC 8881, section 10.4.2). A client with a read delegation locks
-    /// for reading only.
+    /// Whether other clients may have locked something of the file under delegations, without telling the server, that
+    /// conflicts with such a lock. Recalls these delegations (RFC 8881, section 10.4.2). Under a read delegation clients lock
+    /// only for reading.
     pub(super) fn may_be_locked_unseen(
         &mut self,
         now: Nanos,
@@ -379,23 +384,23 @@ impl State {
         file: ObjectId,
         write: bool,
     ) -> bool {
-        (write || self.is_left_alone(file)) && !self.recall(now, file, Some(client))
+        (write || self.has_writer(file)) && !self.recall(now, file, Some(client))
     }
 
-    /// Whether somebody has a write delegation of the file.
-    fn is_left_alone(&self, file: ObjectId) -> bool {
+    /// Whether a client has a write delegation of the file.
+    fn has_writer(&self, file: ObjectId) -> bool {
         let table = &self.delegations;
         let keys = table.files.get(&file).into_iter().flatten();
         let mut known = keys.filter_map(|key| table.all.get(key));
         known.any(|known| known.kind == Delegated::Write)
     }
 
-    /// Whether somebody has a delegation of the file that was not revoked.
+    /// Whether a client has a delegation of the file that is not revoked.
     pub fn is_delegated(&self, file: ObjectId) -> bool {
         self.delegations.files.contains_key(&file)
     }
 
-    /// Whether somebody has a delegation of the file, be it one that was revoked.
+    /// Whether a client has a delegation of the file, revoked or not.
     pub(super) fn has_delegation(&self, file: ObjectId) -> bool {
         self.is_delegated(file) || self.delegations.revoked.contains_key(&file)
     }
@@ -404,29 +409,30 @@ impl State {
     pub fn delegation_return(
         &mut self,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<(), Status> {
-        let key = self.delegation(sender, state, Some(file))?;
+        let key = self.delegation(sender, stateid, Some(file))?;
         self.drop_delegation(key);
         Ok(())
     }
 
-    /// Whether a client may open a file so by a delegation (CLAIM_DELEGATE_CUR).
+    /// Refuses to open a file by a delegation that does not allow this access (CLAIM_DELEGATE_CUR).
     pub fn may_claim(
         &self,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
         access: u32,
     ) -> Result<(), Status> {
-        let key = self.delegation(sender, state, Some(file))?;
+        let key = self.delegation(sender, stateid, Some(file))?;
         match access & share_access::WRITE {
             0 => Ok(()),
             _ => self.may_write_by(key),
         }
     }
 
+    /// Refuses to write by a read delegation.
     pub(super) fn may_write_by(&self, key: Key) -> Result<(), Status> {
         match self.delegations.all.get(&key).map(|known| known.kind) {
             Some(Delegated::Write) => Ok(()),
@@ -434,16 +440,16 @@ impl State {
         }
     }
 
-    /// The delegation that a stateid names, which must stand, and be of this file if one is named.
+    /// The key of the delegation that a stateid names. It must not be revoked, and be of `file` if that is given.
     pub(super) fn delegation(
         &self,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: Option<ObjectId>,
     ) -> Result<Key, Status> {
-        let key = self.key(sender, state)?;
+        let key = self.key(sender, stateid)?;
         let known = self.delegations.all.get(&key).ok_or(Status::BadStateId)?;
-        is_current(1, sender, state)?;
+        is_current(1, sender, stateid)?;
         if file.is_some_and(|file| file != known.file) {
             return Err(Status::BadStateId);
         }
@@ -453,16 +459,16 @@ impl State {
         }
     }
 
-    /// FREE_STATEID of a delegation: the client has taken note that it was revoked.
+    /// FREE_STATEID of a delegation, by which the client acknowledges that it was revoked.
     pub(super) fn free_delegation(
         &mut self,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
     ) -> Result<(), Status> {
-        match self.delegation(sender, state, None) {
+        match self.delegation(sender, stateid, None) {
             Ok(_) => Err(Status::LocksHeld),
             Err(Status::DelegRevoked) => {
-                let key = self.key(sender, state)?;
+                let key = self.key(sender, stateid)?;
                 self.drop_delegation(key);
                 let of = self.delegations.clients.get(&key.0);
                 if of.is_some_and(|of| of.revoked == 0) {
@@ -474,12 +480,12 @@ impl State {
         }
     }
 
-    /// How many of a client's stateids are of delegations that were taken from it.
+    /// The number of a client's revoked delegations.
     pub(super) fn revoked_of(&self, client: u32) -> usize {
         (self.delegations.clients.get(&client)).map_or(0, |of| of.revoked)
     }
 
-    /// What SEQUENCE says of a client's delegations.
+    /// The status bits of SEQUENCE about a client's delegations.
     pub(super) fn delegation_status(&self, client: u32) -> u32 {
         match self.delegations.clients.get(&client) {
             Some(of) if of.revoked > 0 => sequence_status::RECALLABLE_STATE_REVOKED,
@@ -499,7 +505,7 @@ impl State {
                 table.clients.remove(&key.0);
             }
         }
-        table.alone -= usize::from(known.kind == Delegated::Write);
+        table.writers -= usize::from(known.kind == Delegated::Write);
         table.leave_file(key, known.file);
         if known.standing == Standing::Revoked
             && let Some(revoked) = table.revoked.get_mut(&known.file)
@@ -524,7 +530,7 @@ impl State {
         }
     }
 
-    /// A second or so has passed: what was not returned in a lease is revoked.
+    /// To be called every second or so. Revokes the delegations that were recalled a lease ago.
     pub(super) fn tick_delegations(&mut self, now: Nanos) {
         self.delegations.warm(now);
         let all = self.delegations.all.iter();
@@ -534,19 +540,19 @@ impl State {
         }
     }
 
-    /// Whether files ceased to be delegated.
+    /// Whether [`State::take_undelegated`] may return files.
     pub fn has_undelegated(&self) -> bool {
         !self.delegations.ended.is_empty()
     }
 
-    /// Files that ceased to be delegated since this was last asked.
+    /// The files that have ceased to be delegated since this was last called.
     pub fn take_undelegated(&mut self) -> Vec<ObjectId> {
         let mut ended = std::mem::take(&mut self.delegations.ended);
         ended.retain(|file| !self.delegations.files.contains_key(file));
         ended
     }
 
-    /// For metrics.
+    /// Counters of delegations, for metrics.
     pub fn delegation_counts(&self) -> DelegationCounts {
         DelegationCounts {
             held: self.delegations.all.len() - self.delegations.revoked.values().sum::<usize>(),

@@ -2,16 +2,18 @@
 
 use std::collections::HashSet;
 
-use odafs_common::wire::nfs4::{LockType, Locker, StateId, StateOwner, Status, share_access};
+use odafs_common::wire::nfs4::{
+    LockType, Locker, OpenToLockOwner, StateId, StateOwner, Status, share_access,
+};
 use odafs_fabric::clock::Nanos;
 
 use super::opens::{Key, What};
-use super::owners::Role;
+use super::owners::{KnownOwner, Role};
 use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Counted, Held, LockOwner, Side, Span};
 
-/// An owner, as all protocols know it.
+/// An owner as the lock table of all protocols names it.
 pub(super) fn holder(number: u64) -> LockOwner {
     LockOwner {
         side: Side::Nfs4,
@@ -19,8 +21,7 @@ pub(super) fn holder(number: u64) -> LockOwner {
     }
 }
 
-/// The bytes that a lock is asked for. There are none in a range of length 0, and none behind `u64::MAX` (RFC 8881, section
-/// 18.10.3).
+/// The bytes of a range. INVAL for a length of 0 and for a range beyond `u64::MAX` (RFC 8881, section 18.10.3).
 fn span(range: &LockRange) -> Result<Span, Status> {
     let first = range.offset;
     let last = match range.length {
@@ -31,21 +32,18 @@ fn span(range: &LockRange) -> Result<Span, Status> {
     Ok(Span { first, last })
 }
 
-/// A range that is locked, as the wire tells it.
-fn told(held: &Held) -> LockRange {
-    let kind = if held.write {
-        LockType::Write
-    } else {
-        LockType::Read
-    };
-    let length = match held.span.last {
-        u64::MAX => u64::MAX,
-        last => last - held.span.first + 1,
-    };
+/// The range and the type of a lock.
+fn range_of(held: &Held) -> LockRange {
     LockRange {
-        kind,
+        kind: match held.write {
+            true => LockType::Write,
+            false => LockType::Read,
+        },
         offset: held.span.first,
-        length,
+        length: match held.span.last {
+            u64::MAX => u64::MAX,
+            last => last - held.span.first + 1,
+        },
     }
 }
 
@@ -60,9 +58,9 @@ struct Asked {
     span: Span,
     write: bool,
     reclaim: bool,
-    /// The owner is told when it is free.
+    /// Whether the owner wants to be told when the lock is free.
     waits: bool,
-    /// The open under which.
+    /// The open under which it is taken.
     open: Key,
 }
 
@@ -78,27 +76,38 @@ impl State {
         reclaim: bool,
     ) -> Result<StateId, LockRefused> {
         let span = span(&range)?;
-        let mut asked = Asked {
+        let asked = |open| Asked {
             file,
             span,
             write: is_write(range.kind),
             reclaim,
             waits: matches!(range.kind, LockType::ReadWait | LockType::WriteWait),
-            open: (0, 0),
+            open,
         };
-        let new = match locker {
+        match locker {
             Locker::Existing(existing) => {
-                let key = self.state(now, sender, &existing.lock, file)?;
+                let key = self.current_key(now, sender, &existing.lock, file)?;
                 let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
                 let What::Locks { open } = entry.what else {
                     return Err(Status::BadStateId.into());
                 };
-                asked.open = open;
-                return self.lock_as(now, entry.owner, &asked);
+                self.lock_as(now, entry.owner, &asked(open))
             }
-            Locker::New(new) => new,
-        };
-        asked.open = self.confirmed_open(now, sender, &new.open, file)?;
+            Locker::New(new) => {
+                let open = self.confirmed_open(now, sender, &new.open, file)?;
+                self.lock_as_new(now, sender, new, &asked(open))
+            }
+        }
+    }
+
+    /// LOCK by an owner that is new to the open.
+    fn lock_as_new(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        new: &OpenToLockOwner<'_>,
+        asked: &Asked,
+    ) -> Result<StateId, LockRefused> {
         let client = asked.open.0;
         if sender == Sender::Named {
             let named = self.legacy_client(now, new.owner.client_id)?;
@@ -111,14 +120,7 @@ impl State {
         if sender == Sender::Named && !self.is_next(owner, new.lock_sequence) {
             return Err(Status::BadSeqId.into());
         }
-        let locked = self.lock_as(now, owner, &asked);
-        let known = self
-            .owners
-            .get(&owner)
-            .is_some_and(|o| !o.states.is_empty());
-        if sender == Sender::Named && known {
-            self.count(now, owner, new.lock_sequence);
-        }
+        let locked = self.lock_as(now, owner, asked);
         self.release_owner(owner);
         locked
     }
@@ -126,10 +128,9 @@ impl State {
     fn lock_as(&mut self, now: Nanos, owner: u64, asked: &Asked) -> Result<StateId, LockRefused> {
         let client = asked.open.0;
         let open = self.open_of(asked.open).ok_or(Status::BadStateId)?;
-        let needed = if asked.write {
-            share_access::WRITE
-        } else {
-            share_access::READ
+        let needed = match asked.write {
+            true => share_access::WRITE,
+            false => share_access::READ,
         };
         if open.access & needed == 0 {
             return Err(Status::OpenMode.into());
@@ -148,15 +149,8 @@ impl State {
             }
         }
         self.make_room_for_state(now, client);
-        let known = self.clients.get(&client).ok_or(Status::Expired)?;
-        // A lock may cut one in two.
-        let most = known.ranges + 2 > self.limits.states;
-        if most
-            || self.ranges + 2 > self.limits.all_states
-            || !self.has_room_in(now, client, asked.file)
-        {
-            return Err(self.too_much(client).into());
-        }
+        // A lock may split another one.
+        self.check_room(now, client, asked.file, 2)?;
         let key = match self.held.get(&(owner, asked.file)) {
             Some(key) => *key,
             None => {
@@ -174,12 +168,12 @@ impl State {
         match locked {
             Ok(counted) => {
                 self.count_ranges(client, counted);
-                // It may be weaker than what the owner had.
+                // The owner may have had a stronger lock, for which others wait.
                 if !asked.write && counted.before > 0 {
                     self.wake(asked.file);
                 }
             }
-            // Another protocol was faster.
+            // Another protocol has locked the range meanwhile.
             Err(held) => {
                 if self.entries.get(&key).is_some_and(|e| e.sequence == 0) {
                     self.drop_locks(key);
@@ -218,35 +212,50 @@ impl State {
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
         range: LockRange,
     ) -> Result<StateId, Status> {
         let span = span(&range)?;
-        let key = self.state(now, sender, state, file)?;
+        let key = self.current_key(now, sender, stateid, file)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         if !matches!(entry.what, What::Locks { .. }) {
             return Err(Status::BadStateId);
         }
         let owner = entry.owner;
-        let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
-        let splits = self.locks.would_split(file, span, holder(owner));
-        let most = known.ranges >= self.limits.states || self.ranges >= self.limits.all_states;
-        if splits && (most || !self.has_room_in(now, key.0, file)) {
-            return Err(self.too_much(key.0));
+        if self.locks.would_split(file, span, holder(owner)) {
+            self.check_room(now, key.0, file, 1)?;
         }
         self.give_back(key.0, owner, file, span);
         Ok(self.changed(key))
     }
 
-    /// Whether a client may lock more of a file. Clients that were silent for a lease make room.
+    /// Refuses a client that would have too many ranges, in all or in this file, with `more` of them.
+    fn check_room(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        file: ObjectId,
+        more: usize,
+    ) -> Result<(), Status> {
+        let known = self.clients.get(&client).ok_or(Status::Expired)?;
+        let may = known.ranges + more <= self.limits.states
+            && self.ranges + more <= self.limits.all_states
+            && self.has_room_in(now, client, file);
+        match may {
+            true => Ok(()),
+            false => Err(self.too_much(client)),
+        }
+    }
+
+    /// Whether a client may lock more ranges of a file. Clients whose leases are over make room.
     fn has_room_in(&mut self, now: Nanos, client: u32, file: ObjectId) -> bool {
         if self.locks.ranges_of(file, Side::Nfs4) + 2 <= self.limits.ranges {
             return true;
         }
         let own = self.locks.held_by(file, |owner| {
-            let known = self.owners.get(&owner.number);
-            owner.side == Side::Nfs4 && known.is_some_and(|owner| owner.client == client)
+            let owner = self.owner_of(owner);
+            owner.is_some_and(|owner| owner.client == client)
         });
         if own.len() + 2 > self.limits.ranges {
             return false;
@@ -262,7 +271,7 @@ impl State {
         !self.is_full(file)
     }
 
-    /// Whether there are as many ranges in a file as there may be.
+    /// Whether there are as many locked ranges in a file as there may be.
     fn is_full(&self, file: ObjectId) -> bool {
         self.locks.ranges_of(file, Side::Nfs4) + 2 > self.limits.file_ranges
     }
@@ -277,10 +286,15 @@ impl State {
         self.locks.conflict(file, span, write, owner.map(holder))
     }
 
-    /// Expels the client of a lock if its lease is over. Other protocols have no leases.
+    /// The owner of a lock, unless it is one of another protocol.
+    pub(super) fn owner_of(&self, owner: LockOwner) -> Option<&KnownOwner> {
+        let known = self.owners.get(&owner.number);
+        known.filter(|_| owner.side == Side::Nfs4)
+    }
+
+    /// Expels the client of a lock if its lease is over. Otherwise the lock is in the way. Other protocols have no leases.
     fn make_way(&mut self, now: Nanos, held: &Held) -> Result<(), LockRefused> {
-        let owner = self.owners.get(&held.owner.number);
-        match owner.filter(|_| held.owner.side == Side::Nfs4) {
+        match self.owner_of(held.owner) {
             Some(owner) if self.is_over(owner.client, now) => {
                 let client = owner.client;
                 self.expel(client);
@@ -290,18 +304,17 @@ impl State {
         }
     }
 
-    /// What is told of a lock in the way. Nobody here has the locks of other protocols.
+    /// A lock as a lock in the way. Those of other protocols have no client and no owner here.
     fn conflict_with(&self, held: &Held) -> Conflict {
-        let owner = self.owners.get(&held.owner.number);
-        let owner = owner.filter(|_| held.owner.side == Side::Nfs4);
+        let owner = self.owner_of(held.owner);
         Conflict {
-            range: told(held),
+            range: range_of(held),
             client: owner.map_or(0, |owner| self.id(owner.client)),
             owner: owner.map_or_else(Vec::new, |owner| owner.name.clone()),
         }
     }
 
-    /// Gives back what an owner has locked of a span.
+    /// Unlocks what an owner has locked of a span.
     pub(super) fn give_back(&mut self, client: u32, owner: u64, file: ObjectId, span: Span) {
         let counted = self.locks.unlock(file, span, holder(owner));
         self.count_ranges(client, counted);
@@ -310,8 +323,8 @@ impl State {
         }
     }
 
-    /// Forgets these stateids of locks that a client has of a file, and gives the locks back. However many they are, the
-    /// ranges of the file are gone through once, and for each who waits once.
+    /// Unlocks all that some owners of a client have locked of a file, and forgets their stateids (`keys`). However many they
+    /// are, this goes through the ranges of the file once, and once more for each owner that waits.
     pub(super) fn drop_all_locks(&mut self, client: u32, file: ObjectId, keys: &[Key]) {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let owners: HashSet<u64> = entries.map(|entry| entry.owner).collect();
@@ -338,7 +351,7 @@ impl State {
         self.release_file(file);
     }
 
-    /// Counts a change of what a client has locked.
+    /// Counts a change in the number of ranges that a client has locked.
     fn count_ranges(&mut self, client: u32, counted: Counted) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.ranges = client.ranges + counted.after - counted.before;
@@ -346,7 +359,7 @@ impl State {
         }
     }
 
-    /// Others want what these owners have locked: their clients lose all that they have if their leases are over.
+    /// Others want what these owners have locked. Takes everything from their clients if their leases are over.
     pub fn expel_owners(&mut self, now: Nanos, owners: &[u64]) {
         for owner in owners {
             let client = self.owners.get(owner).map(|owner| owner.client);

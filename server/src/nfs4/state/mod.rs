@@ -1,8 +1,8 @@
-//! What the server keeps about clients of NFS version 4: client ids, sessions with their slots, opens, locks, leases.
-//! A core without IO: time comes in with each call, nothing waits, and one lock around all of it is for the caller.
-//! (RFC 8881, sections 2.10, 8, 9 and 18.33 to 18.51; RFC 7530, sections 9 and 16.)
+//! What clients of NFS version 4 hold: client ids, sessions with their slots, opens, locks, delegations, leases (RFC 8881,
+//! sections 2.10, 8, 9 and 18.33 to 18.51; RFC 7530, sections 9 and 16). It is a core without IO: each call brings the time, and
+//! nothing waits. The caller puts one lock around all of it.
 
-mod back;
+mod back_channel;
 mod clients;
 mod copies;
 mod delegations;
@@ -25,10 +25,10 @@ use odafs_fabric::clock::Nanos;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Locks, Side};
 
-pub use back::{Callback, Called, Send};
-use clients::{Client, Named};
+pub use back_channel::{Callback, Called, Send};
+use clients::{Client, ClientsOf};
 use copies::Copies;
-pub use copies::{Copied, CopyTurn, Copying};
+pub use copies::{Copied, Copying, NextPiece};
 use delegations::Delegations;
 pub use delegations::{CbGetattrAnswer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
@@ -36,73 +36,73 @@ use owners::KnownOwner;
 use sessions::Session;
 pub use stateids::client_named_by;
 
-/// How long the state of a client whose lease is over is kept while nobody wants what it holds (RFC 8881, section 8.4.3).
+/// How long a client whose lease is over keeps its state while nobody wants what it holds (RFC 8881, section 8.4.3).
 const COURTESY: Nanos = Nanos::from_secs(24 * 3600);
 
-/// Bounds and durations.
+/// The bounds of the state, and the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct StateLimits {
-    /// How long state lives without a sign of its client.
+    /// How long a client keeps its state without a call.
     pub lease: Nanos,
     /// Clients, confirmed or not.
     pub clients: usize,
     /// Sessions of a client.
     pub sessions: usize,
-    /// Stateids of a client, and as many ranges that it has locked.
+    /// Stateids of a client, and also ranges that it has locked.
     pub states: usize,
-    /// Ranges that a client has locked in one file. They are fewer than there may be for all, so that no client keeps the others
-    /// from locking there.
+    /// Ranges that a client has locked in one file. Fewer than `file_ranges`, so that no client keeps the others from locking
+    /// there.
     pub ranges: usize,
-    /// Stateids of all clients, and as many ranges that they have locked.
+    /// Stateids of all clients, and also ranges that they have locked.
     pub all_states: usize,
-    /// Ranges that they have locked in one file, because each call walks along all locks of its file.
+    /// Ranges that all clients have locked in one file. Each call walks along all locks of its file.
     pub file_ranges: usize,
-    /// Those who wait for locks of one file. The others are not told when these are free.
+    /// Owners that wait for locks of one file. More than these are not told when a lock is free.
     pub file_waiters: usize,
     /// Delegations of a client.
     pub delegations: usize,
     /// Delegations of all clients.
     pub all_delegations: usize,
-    /// Bytes that the slots of all sessions may keep.
+    /// Bytes of replies that the slots of all sessions may keep.
     pub all_cached_bytes: usize,
-    /// Slots of a session, at most.
+    /// Slots of a session.
     pub slots: u32,
-    /// The longest call and the longest reply, bytes.
+    /// The longest call and the longest reply, in bytes.
     pub message_bytes: u32,
-    /// The longest reply that a slot keeps, bytes.
+    /// The longest reply that a slot keeps, in bytes.
     pub cached_bytes: u32,
     /// Operations of a compound.
     pub operations: u32,
 }
 
-/// The user on whose behalf a client id is made, as the caller names it: another may not take it over. That is all that compares
-/// users: without state protection (SP4_NONE), whoever knows a session or a client id may end it (RFC 8881, section 2.10.8.3).
+/// The user that a caller claims to be. Another user may not take over a client's name. Nothing else compares users: without
+/// state protection (SP4_NONE) whoever knows a session or a client id may end it (RFC 8881, section 2.10.8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal(pub u32);
 
-/// The client that sent the operation.
+/// The client that sent an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// The client of the compound's session (4.1 and later).
     Client(u64),
-    /// The state or the owner that it names tells (4.0).
+    /// The client to which the stateid or the owner in the operation belongs (4.0).
     Named,
 }
 
-/// How an operation came.
+/// How an operation arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// Over this connection.
+pub struct Arrival {
+    /// Its connection.
     pub connection: u64,
-    /// It is of a kind that carries callbacks, though it may have ended meanwhile.
-    pub carries: bool,
-    /// Callbacks can go over it now.
-    pub back: bool,
-    /// In a compound of this minor version.
+    /// Whether connections of this kind carry callbacks. This one may have ended meanwhile.
+    pub can_call_back: bool,
+    /// Whether this connection carries callbacks now.
+    pub calls_back: bool,
+    /// The minor version of its compound.
     pub minor: u32,
 }
 
-/// What EXCHANGE_ID found or made.
+/// The client that EXCHANGE_ID found or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchanged {
     /// The client id.
@@ -113,60 +113,62 @@ pub struct Exchanged {
     pub flags: u32,
 }
 
-/// A slot that a compound holds until [`State::finish`] or [`State::abandon`].
+/// A slot that a compound holds, until [`State::finish`] or [`State::abandon`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The client of the session.
     pub client: u64,
     /// The session.
     pub session: SessionId,
-    /// Which slot.
+    /// The number of the slot.
     pub number: u32,
-    /// The client asks that the reply be kept.
+    /// Whether the client asks the slot to keep the reply.
     pub cache: bool,
-    /// The longest reply, bytes.
+    /// The longest reply, in bytes.
     pub reply_bytes: u32,
-    /// The longest reply that is kept, bytes.
+    /// The longest reply that the slot keeps, in bytes.
     pub cached_bytes: u32,
 }
 
-/// A compound, whose reply a callback may overtake.
+/// A compound whose reply a callback may overtake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its session.
     pub session: SessionId,
     /// Its slot.
     pub slot: u32,
-    /// Its number in the slot.
+    /// Its sequence number in the slot.
     pub sequence: u32,
 }
 
-/// What SEQUENCE came to.
+/// What to do with a compound after SEQUENCE.
 #[derive(Clone, Debug)]
 pub enum Sequenced {
-    /// The compound is new: execute it.
+    /// Execute it: it is new.
     Execute(Slot, SequenceOk),
-    /// It was executed before: this was the reply, from the status of the compound on.
+    /// Send this reply: it was executed before. The reply begins with the compound's status.
     Replay(Arc<[u8]>),
 }
 
-/// An owner's operation of 4.0 that holds its owner until [`State::end_turn`].
+/// The turn of an owner, which an operation of 4.0 holds until [`State::end_turn`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerTurn {
-    /// For the state machine alone.
+    /// The client of the owner.
+    pub client: u64,
+    /// For the state alone.
     pub(crate) owner: u64,
 }
 
-/// What the sequence number of an owner came to (4.0).
+/// What to do with an operation that minor version 0 counts for its owner.
 #[derive(Clone, Debug)]
 pub enum Turn {
-    /// The operation is new: execute it.
+    /// Execute it: it is new.
     Execute(OwnerTurn),
-    /// It was executed before: this was its result, from the status on.
+    /// Send this result: it was executed before. The result begins with the status.
     Replay(Arc<[u8]>),
 }
 
-/// What is done to a file's data under a stateid.
+/// What an operation does with the data of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     /// Reads.
@@ -175,40 +177,40 @@ pub enum Io {
     Write,
 }
 
-/// An open file, as asked for.
+/// The open that OPEN asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct OpenRequest {
     /// The file.
     pub file: ObjectId,
-    /// Bits of `share_access`, wishes for delegations taken away.
+    /// Bits of `share_access` that are access.
     pub access: u32,
     /// Bits of `share_deny`.
     pub deny: u32,
-    /// It was open before the server started anew.
+    /// Whether the client reclaims it after a restart.
     pub reclaim: bool,
-    /// It is opened by a delegation that the client has.
+    /// Whether the client opens the file by a delegation that it has.
     pub delegated: bool,
 }
 
-/// What an open came to.
+/// An open that OPEN made or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The open.
-    pub state: StateId,
-    /// The owner is new and has to confirm (4.0).
+    /// Its stateid.
+    pub stateid: StateId,
+    /// Whether its owner is new and has to confirm it (4.0).
     pub confirm: bool,
-    /// The server tells a client that is denied a lock of the file when it is free (4.1 and later).
+    /// Whether the client will be told when a lock that it was denied is free (4.1 and later).
     pub notifies: bool,
 }
 
 /// A range of bytes to lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRange {
-    /// How.
+    /// The type of the lock.
     pub kind: LockType,
-    /// First byte.
+    /// The first byte.
     pub offset: u64,
-    /// Bytes; `u64::MAX` for everything from there on.
+    /// The number of bytes. `u64::MAX`: all from there on.
     pub length: u64,
 }
 
@@ -217,9 +219,9 @@ pub struct LockRange {
 pub struct Conflict {
     /// Its range.
     pub range: LockRange,
-    /// Its client.
+    /// The id of its client.
     pub client: u64,
-    /// Its owner within the client.
+    /// The name of its owner.
     pub owner: Vec<u8>,
 }
 
@@ -238,12 +240,12 @@ impl From<Status> for LockRefused {
     }
 }
 
-/// A client that may reclaim what it had after the next start, or may no more: for stable storage.
+/// A change of which clients may reclaim after the next restart, for stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Keep what this client may reclaim.
+    /// This client may reclaim.
     Keep(Reclaiming),
-    /// Forget the client of this identity.
+    /// The client with this identity may not.
     Forget(Vec<u8>),
 }
 
@@ -252,78 +254,79 @@ pub enum Record {
 pub struct Reclaiming {
     /// The client's identity.
     pub identity: Vec<u8>,
-    /// It has delegations, and may reclaim those too. Not so as long as it has not taken note that one was taken from it: the
-    /// file may be another since (RFC 8881, section 8.4.2.1).
+    /// Whether it has delegations and may reclaim those too. It may not while it has not acknowledged that one was revoked: the
+    /// file may have changed since (RFC 8881, section 8.4.2.1).
     pub delegations: bool,
 }
 
-/// Files by the identity of a client, for stable storage.
+/// The files of write delegations by the identity of their client, for stable storage.
 pub type NamedFiles = BTreeMap<Vec<u8>, BTreeSet<ObjectId>>;
 
-/// The clients that may reclaim what they had before the server started anew.
+/// The grace period after a restart.
 #[derive(Debug)]
 struct Grace {
-    /// When it is over, unless all have come before.
+    /// When it ends, unless all clients have reclaimed before.
     until: Nanos,
-    /// Those that have not said that they are done.
+    /// The identities of the clients that may reclaim and have not said that they are done.
     waiting: HashSet<Vec<u8>>,
-    /// Those of them that may reclaim delegations, with the files of the write delegations that they have not reclaimed yet.
-    /// While there are any, no file is changed, and nobody looks at these files.
+    /// Those of them that may reclaim delegations, with the files of write delegations that they have not reclaimed yet. While
+    /// there are such clients, no file is changed, and nobody looks at these files.
     delegated: HashMap<Vec<u8>, HashSet<ObjectId>>,
 }
 
-/// All of it.
+/// What all clients hold.
 #[derive(Debug)]
 pub struct State {
     limits: StateLimits,
-    /// The upper half of client ids and the start of stateids.
+    /// The number of this start of the server: the upper half of client ids, and the first word of stateids.
     boot: u32,
     grace: Grace,
     /// By the lower half of their ids.
     clients: HashMap<u32, Client>,
-    /// By identity.
-    names: HashMap<Vec<u8>, Named>,
-    /// Clients that were not confirmed when they were made, in this order.
+    identities: HashMap<Vec<u8>, ClientsOf>,
+    /// Clients in the order in which they were made, as far as they may be unconfirmed.
     fresh: VecDeque<u32>,
     sessions: HashMap<SessionId, Session>,
     /// The sessions of each connection.
     connections: HashMap<u64, BTreeSet<SessionId>>,
     owners: HashMap<u64, KnownOwner>,
-    /// Bytes of their names.
+    /// Bytes in the names of all owners.
     name_bytes: usize,
+    /// Opens, and locks of an owner on a file.
     entries: HashMap<Key, Entry>,
-    /// The state that an owner has of a file.
+    /// The entry of an owner and a file.
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
     delegations: Delegations,
     copies: Copies,
-    /// What is locked, also by other protocols.
+    /// The locked ranges of files, including those of other protocols.
     locks: Arc<Locks>,
-    /// What [`State::take_records`] has not told yet.
+    /// The changes that [`State::take_records`] returns next.
     records: Vec<Record>,
-    /// The files of write delegations, by the identity of the client, and some that were returned since the last tick.
-    named: NamedFiles,
-    /// [`State::take_named`] has not told them yet.
-    naming: bool,
+    /// The files of write delegations, and some whose delegations were returned since the last tick.
+    named_files: NamedFiles,
+    /// They have changed since [`State::take_named_files`].
+    named_files_changed: bool,
     last_client: u32,
     last_serial: u64,
-    /// Bytes that the slots of all sessions may keep.
+    /// Bytes of replies that the slots of all sessions may keep.
     cached_bytes: usize,
     /// When clients were last asked to use fewer slots.
     asked_for_slots: Option<Nanos>,
+    /// The number of opens.
     opens: usize,
-    /// Ranges that all clients have locked.
+    /// The number of ranges that all clients have locked.
     ranges: usize,
-    /// Clients to which something may be said now.
+    /// Clients to which a callback may be sent now.
     calling: BTreeSet<u32>,
-    /// Those to which it may be said after a while.
+    /// Clients to which a callback may be sent after the next tick.
     later: BTreeSet<u32>,
-    /// When owners that hold nothing were last looked for.
+    /// When owners that hold nothing were last removed.
     swept: Nanos,
 }
 
 impl State {
-    /// Nothing yet. `boot` is greater with each start of the server. The clients of `reclaiming` may reclaim for as long as a
+    /// Begins without clients. `boot` grows with each start of the server. The clients of `reclaiming` may reclaim for one
     /// lease from `now` on.
     pub fn new(limits: StateLimits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
         let delegated = reclaiming.iter().filter(|client| client.delegations);
@@ -338,7 +341,7 @@ impl State {
             limits,
             boot,
             clients: HashMap::new(),
-            names: HashMap::new(),
+            identities: HashMap::new(),
             fresh: VecDeque::new(),
             sessions: HashMap::new(),
             connections: HashMap::new(),
@@ -351,8 +354,8 @@ impl State {
             copies: Copies::default(),
             locks: Arc::default(),
             records: Vec::new(),
-            named: NamedFiles::new(),
-            naming: false,
+            named_files: NamedFiles::new(),
+            named_files_changed: false,
             last_client: 0,
             last_serial: 0,
             cached_bytes: 0,
@@ -365,7 +368,7 @@ impl State {
         }
     }
 
-    /// With the locks that other protocols share.
+    /// With the locks of all protocols.
     #[must_use]
     pub fn with_locks(mut self, locks: Arc<Locks>) -> Self {
         self.locks = locks;
@@ -375,29 +378,29 @@ impl State {
         self
     }
 
-    /// How long leases live.
+    /// The length of a lease.
     pub fn lease(&self) -> Nanos {
         self.limits.lease
     }
 
-    /// Nothing but reclaims may take state.
+    /// Whether clients may take no state but what they reclaim.
     pub fn in_grace(&self, now: Nanos) -> bool {
         now < self.grace.until && !self.grace.waiting.is_empty()
             || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
-    /// Whether [`State::take_records`] has something to tell.
+    /// Whether [`State::take_records`] would return changes.
     pub fn has_records(&self) -> bool {
         !self.records.is_empty()
     }
 
-    /// Changes of who may reclaim, since this was last asked. They go to stable storage before the reply.
+    /// The changes of who may reclaim since this was last called. They go to stable storage before the reply.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
     }
 
-    /// To be called every second or so: forgets clients whose lease is over (those with state that nobody wants are kept
-    /// for a while), and sessions and clients that were never confirmed.
+    /// To be called every second or so. Removes clients that were never confirmed or that hold nothing once their leases are
+    /// over, and those with state after [`COURTESY`].
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);
@@ -420,8 +423,8 @@ impl State {
         }
         self.forget_returned(now);
         while let Some(number) = self.fresh.front() {
-            let waits = self.clients.get(number);
-            if waits.is_some_and(|client| !client.confirmed) {
+            let client = self.clients.get(number);
+            if client.is_some_and(|client| !client.confirmed) {
                 break;
             }
             self.fresh.pop_front();
@@ -432,7 +435,7 @@ impl State {
         }
     }
 
-    /// If the grace is over, takes from those who have not come what they might reclaim.
+    /// If the grace period is over, ends it: clients that have not reclaimed lose the right to.
     fn end_grace(&mut self, now: Nanos) {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;
@@ -440,24 +443,24 @@ impl State {
         self.grace.delegated.clear();
         self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
-            let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);
+            let confirmed = self.identities.get(&identity).and_then(|of| of.confirmed);
             let known = confirmed.and_then(|number| Some((number, self.clients.get(&number)?)));
             match known {
                 Some((_, client)) if client.recorded => {}
-                // It has reclaimed something, and has not said yet that it is done.
+                // It has reclaimed something and has not said that it is done.
                 Some((number, client)) if client.states > 0 => self.record(number),
                 _ => self.records.push(Record::Forget(identity)),
             }
         }
     }
 
-    /// A number that was not used before.
+    /// A number that this returns only once.
     fn serial(&mut self) -> u64 {
         self.last_serial += 1;
         self.last_serial
     }
 
-    /// Clients, sessions, opens, ranges that are locked: for metrics.
+    /// The numbers of clients, sessions, opens and locked ranges, for metrics.
     pub fn counts(&self) -> [usize; 4] {
         [
             self.clients.len(),

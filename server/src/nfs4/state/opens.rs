@@ -1,4 +1,4 @@
-//! Opens and stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2
+//! Opens and their stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2
 //! and 16.16 to 16.19).
 
 use std::collections::BTreeSet;
@@ -9,15 +9,15 @@ use odafs_fabric::clock::Nanos;
 use super::locks::holder;
 use super::owners::Role;
 use super::shares::Shares;
-use super::stateids::{is_current, words};
+use super::stateids::{is_current, key_of};
 use super::waiters::Waiter;
-use super::{Io, Opened, Sender, State, Wanted};
+use super::{Io, OpenRequest, Opened, Sender, State};
 use crate::vfs::ObjectId;
 
-/// Which state: of which client, and which of its.
+/// What names a state: the number of its client, and its own number within the client.
 pub(super) type Key = (u32, u32);
 
-/// What a stateid stands for.
+/// An open, or the locks of an owner on a file. A stateid names it.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub owner: u64,
@@ -29,24 +29,24 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) enum What {
     Open(Open),
-    /// The locks of an owner, which it took under an open.
+    /// The locks of an owner, and the open under which it took them.
     Locks {
         open: Key,
     },
 }
 
 /// An open file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Open {
     /// Bits of `share_access`.
     pub access: u32,
     /// Bits of `share_deny`.
     deny: u32,
-    /// A bit for each pair of access and deny that it was opened with.
+    /// A bit for each pair of access and deny that an OPEN had.
     pairs: u16,
-    /// Stateids of locks that were taken under it.
+    /// The locks that were taken under it.
     pub locks: BTreeSet<Key>,
-    /// It was closed, and is there for a repetition of that alone (4.0).
+    /// It was closed, and is kept only for a repetition of CLOSE (4.0).
     closed: bool,
 }
 
@@ -61,19 +61,19 @@ impl Entry {
     }
 }
 
-/// What is known of a file that somebody has open.
+/// The opens of a file and the owners that wait for locks of it.
 #[derive(Debug, Default)]
 pub(super) struct FileState {
     pub opens: Shares,
-    /// Those who were denied a lock.
     pub waiters: Vec<Waiter>,
 }
 
+/// The bit of a pair of access and deny.
 fn pair(access: u32, deny: u32) -> u16 {
     1 << (access & share_access::BOTH | (deny & share_deny::BOTH) << 2)
 }
 
-/// Access and deny of some pairs together.
+/// The access and deny of these pairs together.
 fn union(pairs: u16) -> (u32, u32) {
     let each = (0..16u32).filter(|bit| pairs & 1 << bit != 0);
     each.fold((0, 0), |(access, deny), bit| {
@@ -82,7 +82,7 @@ fn union(pairs: u16) -> (u32, u32) {
 }
 
 impl State {
-    /// Whether an owner may open files now.
+    /// Refuses OPEN to a client during the grace period, and reclaims outside of it.
     pub fn may_open(
         &mut self,
         now: Nanos,
@@ -94,19 +94,19 @@ impl State {
         self.may_take(now, client, reclaim)
     }
 
-    /// OPEN, once the file is known. May expel clients whose leases are over.
+    /// OPEN of a file that was found or made. May expel clients whose leases are over.
     pub fn open(
         &mut self,
         now: Nanos,
         sender: Sender,
         owner: &StateOwner<'_>,
-        wanted: &Wanted,
+        request: &OpenRequest,
     ) -> Result<Opened, Status> {
         let client = self.client_of(now, sender, owner)?;
-        self.may_take(now, client, wanted.reclaim)?;
+        self.may_take(now, client, request.reclaim)?;
         self.make_room_for_state(now, client);
         let number = self.owner(client, Role::Open, owner.owner.0)?;
-        let opened = self.open_as(now, client, number, wanted);
+        let opened = self.open_as(now, client, number, request);
         self.release_owner(number);
         opened
     }
@@ -116,36 +116,26 @@ impl State {
         now: Nanos,
         client: u32,
         owner: u64,
-        wanted: &Wanted,
+        request: &OpenRequest,
     ) -> Result<Opened, Status> {
-        while let Some(theirs) = self.share_conflict(wanted) {
+        let refused = |status| match request.reclaim {
+            true => Status::ReclaimConflict,
+            false => status,
+        };
+        while let Some(theirs) = self.share_conflict(request) {
             if theirs == client || !self.is_over(theirs, now) {
-                return Err(if wanted.reclaim {
-                    Status::ReclaimConflict
-                } else {
-                    Status::ShareDenied
-                });
+                return Err(refused(Status::ShareDenied));
             }
             self.expel(theirs);
         }
-        if self.open_waits(now, client, wanted) {
-            return Err(if wanted.reclaim {
-                Status::ReclaimConflict
-            } else {
-                Status::Delay
-            });
+        if self.open_waits(now, client, request) {
+            return Err(refused(Status::Delay));
         }
-        let file = wanted.file;
+        let file = request.file;
         let key = match self.held.get(&(owner, file)) {
             Some(key) => *key,
             None => {
-                let what = What::Open(Open {
-                    access: 0,
-                    deny: 0,
-                    pairs: 0,
-                    locks: BTreeSet::new(),
-                    closed: false,
-                });
+                let what = What::Open(Open::default());
                 let key = self.add_entry(client, owner, file, what)?;
                 self.opens += 1;
                 key
@@ -154,35 +144,34 @@ impl State {
         if let Some(entry) = self.entries.get_mut(&key)
             && let What::Open(open) = &mut entry.what
         {
-            open.access |= wanted.access;
-            open.deny |= wanted.deny;
-            open.pairs |= pair(wanted.access, wanted.deny);
+            open.access |= request.access;
+            open.deny |= request.deny;
+            open.pairs |= pair(request.access, request.deny);
             let known = self.files.entry(file).or_default();
             known.opens.set(key, open.access, open.deny);
         }
-        let state = self.changed(key);
+        let stateid = self.changed(key);
         let notifies = self.hears(client);
         let legacy = self.clients.get(&client).is_some_and(|c| c.legacy());
         let Some(owner) = self.owners.get_mut(&owner) else {
             return Err(Status::ServerFault);
         };
-        owner.confirmed |= wanted.reclaim;
+        owner.confirmed |= request.reclaim;
         let confirm = !owner.confirmed;
         if legacy && !confirm {
             self.record(client);
         }
         Ok(Opened {
-            state,
+            stateid,
             confirm,
             notifies,
         })
     }
 
-    /// Forgets an open of which its client is told nothing, since its OPEN failed in the end, or brings a delegation instead. One that
-    /// was there before stays: false.
+    /// Forgets an open that its client is not told of, because OPEN has failed or brings a delegation instead. False: the open
+    /// was there before and stays.
     pub fn take_back_open(&mut self, opened: &StateId) -> bool {
-        let [.., client, number] = words(&opened.other);
-        let key = (client, number);
+        let key = key_of(opened);
         let Some(entry) = self.entries.get(&key) else {
             return false;
         };
@@ -195,13 +184,13 @@ impl State {
         new
     }
 
-    /// The client of an open that stands in the way. That of the same owner does too (RFC 8881, section 9.7).
-    fn share_conflict(&self, wanted: &Wanted) -> Option<u32> {
-        let file = self.files.get(&wanted.file)?;
-        file.opens.conflict(wanted.access, wanted.deny)
+    /// The client of an open that conflicts with this one. An open of the same owner conflicts too (RFC 8881, section 9.7).
+    fn share_conflict(&self, request: &OpenRequest) -> Option<u32> {
+        let file = self.files.get(&request.file)?;
+        file.opens.conflict(request.access, request.deny)
     }
 
-    /// Whether somebody has the file open for any of this access, besides perhaps one client.
+    /// Whether a client has the file open with any of this access. The client `besides` does not count.
     pub(super) fn is_open_for(&self, file: ObjectId, access: u32, besides: Option<u32>) -> bool {
         let known = self.files.get(&file);
         known.is_some_and(|known| known.opens.is_open_for(access, besides))
@@ -211,10 +200,10 @@ impl State {
     pub fn open_confirm(
         &mut self,
         now: Nanos,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<StateId, Status> {
-        let key = self.state(now, Sender::Named, state, file)?;
+        let key = self.current_key(now, Sender::Named, stateid, file)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         let is_open = matches!(entry.what, What::Open(_));
         let owner = self.owners.get_mut(&entry.owner);
@@ -227,17 +216,17 @@ impl State {
         Ok(self.changed(key))
     }
 
-    /// OPEN_DOWNGRADE: to what some of the opens were for, together.
+    /// OPEN_DOWNGRADE. The new access and deny must be those of some OPENs together.
     pub fn open_downgrade(
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
         access: u32,
         deny: u32,
     ) -> Result<StateId, Status> {
-        let key = self.confirmed_open(now, sender, state, file)?;
+        let key = self.confirmed_open(now, sender, stateid, file)?;
         if access == 0 || access & !share_access::BOTH != 0 || deny & !share_deny::BOTH != 0 {
             return Err(Status::Inval);
         }
@@ -258,15 +247,15 @@ impl State {
         Ok(self.changed(key))
     }
 
-    /// CLOSE; locks of the open go with it.
+    /// CLOSE. The locks that were taken under the open are released.
     pub fn close(
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<StateId, Status> {
-        let key = self.confirmed_open(now, sender, state, file)?;
+        let key = self.confirmed_open(now, sender, stateid, file)?;
         let last = self.changed(key);
         let owner = self.entries.get(&key).map(|entry| entry.owner);
         if sender == Sender::Named {
@@ -284,37 +273,39 @@ impl State {
         Ok(StateId::INVALID)
     }
 
-    /// Whether data of the file may be read or written under this stateid, a special one perhaps: the open must have the
-    /// access, and without an open nobody's share may deny it. Renews the lease in 4.0.
+    /// Refuses to read or write data of a file unless the stateid allows it: the open must have that access; with a special
+    /// stateid, no share may deny it. Renews the lease in 4.0.
     ///
-    /// An open for writing permits reading too, because clients that write parts of pages read them (RFC 8881, section 9.1.2).
+    /// An open for writing also allows to read, because clients that write parts of pages read them (RFC 8881, section 9.1.2).
     pub fn io(
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
         io: Io,
     ) -> Result<(), Status> {
-        if *state == StateId::READ_BYPASS && io == Io::Read {
+        if *stateid == StateId::READ_BYPASS && io == Io::Read {
             return Ok(());
         }
-        if *state == StateId::ANONYMOUS || *state == StateId::READ_BYPASS {
+        if *stateid == StateId::ANONYMOUS || *stateid == StateId::READ_BYPASS {
             self.end_grace(now);
-            return match () {
-                () if self.in_grace(now) => Err(Status::Grace),
-                () if self.denies(now, file, io) => Err(Status::Locked),
-                () => Ok(()),
+            if self.in_grace(now) {
+                return Err(Status::Grace);
+            }
+            return match self.denies(now, file, io) {
+                true => Err(Status::Locked),
+                false => Ok(()),
             };
         }
-        if self.is_delegation(sender, state) {
-            let key = self.delegation(sender, state, Some(file))?;
+        if self.is_delegation(sender, stateid) {
+            let key = self.delegation(sender, stateid, Some(file))?;
             return match io {
                 Io::Read => Ok(()),
                 Io::Write => self.may_write_by(key),
             };
         }
-        let mut key = self.state(now, sender, state, file)?;
+        let mut key = self.current_key(now, sender, stateid, file)?;
         if let Some(What::Locks { open }) = self.entries.get(&key).map(|entry| &entry.what) {
             key = *open;
         }
@@ -328,7 +319,7 @@ impl State {
         }
     }
 
-    /// Whether somebody's share denies this to a client without an open.
+    /// Whether a share denies this to those without an open.
     pub(super) fn denies(&self, now: Nanos, file: ObjectId, io: Io) -> bool {
         let bit = match io {
             Io::Read => share_deny::READ,
@@ -340,13 +331,13 @@ impl State {
         })
     }
 
-    /// Whether somebody has the file open, or a delegation of it, or is to take note that it was revoked.
+    /// Whether a client has the file open, or a delegation of it, or has to acknowledge that one was revoked.
     pub fn is_held(&self, file: ObjectId) -> bool {
         self.files.contains_key(&file) || self.has_delegation(file)
     }
 
-    /// Whether this client has the file open, or a delegation of it. In minor version 0, where a file handle is not sent on behalf
-    /// of a client, nobody has.
+    /// Whether this client has the file open, or a delegation of it. False in minor version 0, where it is not known which client
+    /// sends a file handle.
     pub fn is_held_by(&self, sender: Sender, file: ObjectId) -> bool {
         let Sender::Client(id) = sender else {
             return false;
@@ -360,14 +351,14 @@ impl State {
     }
 
     /// FREE_STATEID
-    pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
+    pub fn free_state(&mut self, client: u64, stateid: &StateId) -> Result<(), Status> {
         let sender = Sender::Client(client);
-        if self.is_delegation(sender, state) {
-            return self.free_delegation(sender, state);
+        if self.is_delegation(sender, stateid) {
+            return self.free_delegation(sender, stateid);
         }
-        let key = self.key(sender, state)?;
+        let key = self.key(sender, stateid)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
-        is_current(entry.sequence, sender, state)?;
+        is_current(entry.sequence, sender, stateid)?;
         let ranges = self.locks.count(entry.file, holder(entry.owner));
         if matches!(entry.what, What::Open(_)) || ranges > 0 {
             return Err(Status::LocksHeld);
@@ -378,21 +369,22 @@ impl State {
         Ok(())
     }
 
-    /// The state that a stateid names, which must be of this file and the latest. Renews the lease in 4.0.
-    pub(super) fn state(
+    /// The key of the open or locks that a stateid names. The stateid must be the latest, and of this file. Renews the lease in
+    /// 4.0.
+    pub(super) fn current_key(
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<Key, Status> {
-        let key = self.key(sender, state)?;
+        let key = self.key(sender, stateid)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         let closed = matches!(&entry.what, What::Open(open) if open.closed);
         if closed || entry.file != file {
             return Err(Status::BadStateId);
         }
-        is_current(entry.sequence, sender, state)?;
+        is_current(entry.sequence, sender, stateid)?;
         if sender == Sender::Named
             && let Some(client) = self.clients.get_mut(&key.0)
         {
@@ -401,15 +393,15 @@ impl State {
         Ok(key)
     }
 
-    /// The open that a stateid names, which needs no confirmation any more.
+    /// The key of the open that a stateid names. Its owner must be confirmed.
     pub(super) fn confirmed_open(
         &mut self,
         now: Nanos,
         sender: Sender,
-        state: &StateId,
+        stateid: &StateId,
         file: ObjectId,
     ) -> Result<Key, Status> {
-        let key = self.state(now, sender, state, file)?;
+        let key = self.current_key(now, sender, stateid, file)?;
         if self.open_of(key).is_none() || !self.is_confirmed(key) {
             return Err(Status::BadStateId);
         }
@@ -429,7 +421,7 @@ impl State {
         }
     }
 
-    /// Counts a change of a state: its stateid from now on.
+    /// Counts a change of an open or of locks. Returns the stateid from now on.
     pub(super) fn changed(&mut self, key: Key) -> StateId {
         let sequence = self.entries.get_mut(&key).map_or(0, |entry| {
             // 0 stands for the latest.
@@ -439,7 +431,7 @@ impl State {
         self.state_id(key, sequence)
     }
 
-    /// A new state, of sequence 0 until it has changed.
+    /// Adds an entry. Its sequence number is 0 until [`State::changed`].
     pub(super) fn add_entry(
         &mut self,
         client: u32,
@@ -470,7 +462,7 @@ impl State {
         Ok(key)
     }
 
-    /// Forgets a stateid alone.
+    /// Forgets an entry, and nothing that belongs to it.
     pub(super) fn remove_entry(&mut self, key: Key) {
         let Some(entry) = self.entries.remove(&key) else {
             return;
@@ -486,7 +478,7 @@ impl State {
         }
     }
 
-    /// The file is open no more, nor locked. The stateid is still known.
+    /// Ends an open, and the locks that were taken under it. The stateid of the open is still known.
     fn end_open(&mut self, key: Key) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -516,13 +508,13 @@ impl State {
         self.release_file(file);
     }
 
-    /// Forgets an open and the locks under it.
+    /// Forgets an open and the locks that were taken under it.
     pub(super) fn drop_open(&mut self, key: Key) {
         self.end_open(key);
         self.remove_entry(key);
     }
 
-    /// Forgets an owner's locks of a file.
+    /// Forgets the locks of an owner on a file.
     pub(super) fn drop_locks(&mut self, key: Key) {
         let Some(entry) = self.entries.get(&key) else {
             return;
@@ -530,6 +522,7 @@ impl State {
         self.drop_all_locks(key.0, entry.file, &[key]);
     }
 
+    /// Forgets a file that nobody has open, and those who wait for locks of it.
     pub(super) fn release_file(&mut self, file: ObjectId) {
         let state = self.files.get(&file);
         if state.is_some_and(|state| state.opens.is_empty())

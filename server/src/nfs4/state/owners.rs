@@ -67,13 +67,13 @@ fn counts(status: Status) -> bool {
 }
 
 impl State {
-    /// Takes the turn of an open owner for OPEN.
+    /// Takes the turn of an open owner for OPEN. `None`: another operation of the owner has it.
     pub fn owner_turn(
         &mut self,
         now: Nanos,
         owner: &StateOwner<'_>,
         sequence: u32,
-    ) -> Result<Turn, Status> {
+    ) -> Result<Option<Turn>, Status> {
         let client = self.legacy_client(now, owner.client_id)?;
         self.make_room_for_state(now, client);
         let number = self.owner(client, Role::Open, owner.owner.0)?;
@@ -96,13 +96,13 @@ impl State {
         self.turn(now, number, sequence)
     }
 
-    /// Takes the turn of the owner of a state, for OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU.
+    /// The same of the owner of a state, for OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU.
     pub fn state_turn(
         &mut self,
         now: Nanos,
         state: &StateId,
         sequence: u32,
-    ) -> Result<Turn, Status> {
+    ) -> Result<Option<Turn>, Status> {
         let key = self.key(Sender::Named, state)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         let owner = entry.owner;
@@ -110,20 +110,20 @@ impl State {
         self.turn(now, owner, sequence)
     }
 
-    fn turn(&mut self, now: Nanos, number: u64, sequence: u32) -> Result<Turn, Status> {
+    fn turn(&mut self, now: Nanos, number: u64, sequence: u32) -> Result<Option<Turn>, Status> {
         let Some(owner) = self.owners.get_mut(&number) else {
             return Err(Status::BadStateId);
         };
         let turns = &mut owner.turns;
         if turns.busy.is_some() {
-            return Err(Status::Delay);
+            return Ok(None);
         }
         turns.used = now;
         if turns.begun {
             if sequence == turns.sequence
                 && let Some(kept) = &turns.kept
             {
-                return Ok(Turn::Replay(Arc::clone(kept)));
+                return Ok(Some(Turn::Replay(Arc::clone(kept))));
             }
             if sequence != turns.sequence.wrapping_add(1) {
                 return Err(Status::BadSeqId);
@@ -135,7 +135,10 @@ impl State {
         if let Some(closed) = closed {
             self.remove_entry((client, closed));
         }
-        Ok(Turn::Execute(OwnerTurn { owner: number }))
+        Ok(Some(Turn::Execute(OwnerTurn {
+            client: self.id(client),
+            owner: number,
+        })))
     }
 
     /// Ends a turn: the result, from the status on.
@@ -167,13 +170,27 @@ impl State {
     /// Whether an operation with this number may be the next of a lock owner that is named by its open (4.0).
     pub(super) fn is_next(&self, owner: u64, sequence: u32) -> bool {
         self.owners.get(&owner).is_some_and(|owner| {
-            !owner.turns.begun || sequence == owner.turns.sequence.wrapping_add(1)
+            let turns = &owner.turns;
+            let next = !turns.begun || sequence == turns.sequence.wrapping_add(1);
+            next && turns.busy.is_none()
         })
     }
 
-    /// Counts an operation of a lock owner that was named by its open.
-    pub(super) fn count(&mut self, now: Nanos, owner: u64, sequence: u32) {
-        if let Some(owner) = self.owners.get_mut(&owner) {
+    /// Counts a LOCK that has ended so for a lock owner that was named by its open, however it ended (RFC 7530, section 9.1.7). An
+    /// owner that is not known, because it has locked nothing yet, begins with any number.
+    pub fn count_lock(
+        &mut self,
+        now: Nanos,
+        owner: &StateOwner<'_>,
+        sequence: u32,
+        status: Status,
+    ) {
+        let client = self.number(owner.client_id);
+        let number = client.and_then(|it| self.find_owner(it, Role::Lock, owner.owner.0));
+        let Some(number) = number.filter(|it| counts(status) && self.is_next(*it, sequence)) else {
+            return;
+        };
+        if let Some(owner) = self.owners.get_mut(&number) {
             owner.confirmed = true;
             owner.turns = Turns {
                 sequence,

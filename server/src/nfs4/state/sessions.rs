@@ -11,20 +11,20 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_fabric::clock::Nanos;
 
-use super::back::BackChannel;
+use super::back_channel::BackChannel;
 use super::clients::{Client, Kind};
-use super::{Principal, Sequenced, Slot, State, StateLimits, Way};
+use super::{Arrival, Principal, Sequenced, Slot, State, StateLimits};
 
-/// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
+/// The least length of calls and replies, in bytes, that a session can do with.
 const MESSAGE_BYTES_MIN: u32 = 128;
-/// Replies up to this length, in bytes, are kept whether that was asked for or not.
+/// Replies up to this length, in bytes, are kept even if the client did not ask for that.
 const SHORT_BYTES: usize = 512;
-/// Callbacks are no longer than this, in bytes.
+/// The greatest length of a callback, in bytes.
 const CALLBACK_BYTES: u32 = 2048;
-/// No session is asked to do with fewer slots than this.
+/// The least number of slots with which sessions are asked to do.
 const SLOTS_MIN: u32 = 8;
-/// Sessions are asked to use fewer slots at most so often.
-const ASKING: Nanos = Nanos::from_secs(10);
+/// The shortest time between two requests to use fewer slots.
+const INTERVAL: Nanos = Nanos::from_secs(10);
 /// The most connections that a session knows.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -34,37 +34,35 @@ pub(super) struct Session {
     pub client: u32,
     fore: ChannelAttributes,
     slots: Vec<SlotState>,
-    /// So many of the first slots may keep replies; the others have none.
+    /// How many of the first slots may keep replies. The others have none.
     keeping: u32,
     /// The highest slot that the client should use.
     target: u32,
     connections: Vec<u64>,
-    /// If there was to be one.
+    /// Its back channel, if the client asked for one.
     pub back: Option<BackChannel>,
 }
 
 #[derive(Debug, Default)]
 struct SlotState {
-    /// Of the last compound.
+    /// The sequence number of the last compound.
     sequence: u32,
-    /// It is being executed.
+    /// That compound is being executed.
     busy: bool,
-    /// Its reply was asked to be kept.
-    cache: bool,
     /// Its reply is in `reply`.
     kept: bool,
-    /// The highest slot that the client should use, as its last reply said.
+    /// The highest slot that the client should use, as the last SEQUENCE said.
     told: u32,
     reply: Vec<u8>,
 }
 
 impl Session {
-    /// Bytes that its slots may keep.
+    /// Bytes of replies that its slots may keep.
     fn cached_bytes(&self) -> usize {
         cached_bytes(&self.fore, self.keeping)
     }
 
-    /// The client has seen how many slots it should use, and uses no more: the others keep nothing.
+    /// The client knows how many slots it should use, and uses no more. The others need not keep replies, unless one is busy.
     fn give_up_slots(&mut self) {
         let (keeping, rest) = (self.target + 1, self.target as usize + 1);
         if keeping >= self.keeping || self.slots[rest..].iter().any(|slot| slot.busy) {
@@ -78,13 +76,13 @@ impl Session {
     }
 }
 
-/// Bytes that so many slots of such a channel may keep.
+/// Bytes of replies that so many slots of such a channel may keep.
 fn cached_bytes(fore: &ChannelAttributes, slots: u32) -> usize {
     let each = (fore.max_response_cached as usize).max(SHORT_BYTES);
     each.saturating_mul(slots as usize)
 }
 
-/// What a channel is granted of what is asked for.
+/// The attributes of a channel for which a client asks for these.
 fn granted(asked: &ChannelAttributes, limits: &StateLimits) -> Result<ChannelAttributes, Status> {
     let shortest = asked.max_request.min(asked.max_response);
     if shortest < MESSAGE_BYTES_MIN || asked.max_operations == 0 || asked.max_requests == 0 {
@@ -101,13 +99,31 @@ fn granted(asked: &ChannelAttributes, limits: &StateLimits) -> Result<ChannelAtt
     })
 }
 
+/// The back channel of a new session, if the client asks for one that the server can use. The connection may have ended
+/// meanwhile: then SEQUENCE says that the path is down, and the client binds another connection.
+fn back_channel(
+    arrival: Arrival,
+    args: &CreateSessionArgs<'_>,
+    granted: &ChannelAttributes,
+) -> Option<BackChannel> {
+    let asks = args.flags & create_session_flag::BACK_CHANNEL != 0;
+    if !asks || !arrival.can_call_back || granted.max_request < CALLBACK_BYTES {
+        return None;
+    }
+    BackChannel::new(
+        args.callback_program,
+        arrival.minor,
+        &args.callback_security,
+    )
+}
+
 impl State {
-    /// CREATE_SESSION; a repetition gets the same result again. Only what succeeds is counted.
+    /// CREATE_SESSION. A repetition gets the same result. A failure does not use the sequence number up.
     pub fn create_session(
         &mut self,
         now: Nanos,
         who: Principal,
-        way: Way,
+        arrival: Arrival,
         args: &CreateSessionArgs<'_>,
     ) -> Result<CreateSessionOk, Status> {
         let number = self.number(args.client_id).ok_or(Status::StaleClientId)?;
@@ -138,43 +154,18 @@ impl State {
         if args.flags & !known != 0 {
             return Err(Status::Inval);
         }
-        let mut fore = granted(&args.fore, &self.limits)?;
+        let fore = granted(&args.fore, &self.limits)?;
         let back = granted(&args.back, &self.limits)?;
         if sessions.len() >= self.limits.sessions {
             return Err(Status::NoSpc);
         }
-        // The silent keep their sessions only while nobody else wants what these take.
-        let wanted = cached_bytes(&fore, fore.max_requests).saturating_mul(4);
-        let hold = |_, silent: &Client| !silent.legacy();
-        self.expel_silent(now, number, hold, |state| {
-            state.cached_bytes.saturating_add(wanted) <= state.limits.all_cached_bytes
-        });
-        let left = self
-            .limits
-            .all_cached_bytes
-            .saturating_sub(self.cached_bytes);
-        // One session must not take what is left for all.
-        while fore.max_requests > 1 && cached_bytes(&fore, fore.max_requests) > left / 4 {
-            fore.max_requests /= 2;
-        }
-        if left < self.limits.all_cached_bytes / 8 {
-            self.ask_for_slots(now);
-        }
-        if cached_bytes(&fore, fore.max_requests) > left {
-            return Err(Status::Delay);
-        }
+        let fore = self.with_slots_left(now, number, fore)?;
         let id = self.session_id(number);
-        let asks_back = args.flags & create_session_flag::BACK_CHANNEL != 0;
-        // If the connection has ended meanwhile, the client hears that the path is down, and binds another.
-        let back_channel = if asks_back && way.carries && back.max_request >= CALLBACK_BYTES {
-            BackChannel::new(args.callback_program, way.minor, &args.callback_security)
-        } else {
-            None
-        };
+        let back_channel = back_channel(arrival, args, &back);
         let made = CreateSessionOk {
             session: id,
             sequence: args.sequence,
-            // Replies do not outlive the server.
+            // Not PERSIST: replies do not survive a restart of the server.
             flags: match back_channel {
                 Some(_) => create_session_flag::BACK_CHANNEL,
                 None => 0,
@@ -192,36 +183,76 @@ impl State {
             connections: Vec::new(),
             back: back_channel,
         };
-        self.cached_bytes += session.cached_bytes();
-        self.sessions.insert(id, session);
-        self.bind(way.connection, &id);
-        self.bind_back(way, &id);
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.renewed = now;
-            if let Kind::Sessions {
-                sequence,
-                last,
-                sessions,
-                ..
-            } = &mut client.kind
-            {
-                *sequence = args.sequence;
-                *last = Some(made);
-                sessions.push(id);
-            }
-            if !client.confirmed {
-                self.confirm_client(number);
-            }
-        }
+        self.add_session(now, arrival, made, session);
         Ok(made)
     }
 
-    /// Asks clients to use half of their slots, because little is left of what slots may keep (RFC 8881, section 20.8).
-    /// SEQUENCE tells them too. A client that goes on as before loses nothing.
+    /// Adds a session of a client, and confirms the client.
+    fn add_session(
+        &mut self,
+        now: Nanos,
+        arrival: Arrival,
+        made: CreateSessionOk,
+        session: Session,
+    ) {
+        let (id, number) = (made.session, session.client);
+        self.cached_bytes += session.cached_bytes();
+        self.sessions.insert(id, session);
+        self.bind(arrival.connection, &id);
+        self.bind_back(arrival, &id);
+        let Some(client) = self.clients.get_mut(&number) else {
+            return;
+        };
+        client.renewed = now;
+        if let Kind::Sessions {
+            sequence,
+            last,
+            sessions,
+            ..
+        } = &mut client.kind
+        {
+            *sequence = made.sequence;
+            *last = Some(made);
+            sessions.push(id);
+        }
+        if !client.confirmed {
+            self.confirm_client(number);
+        }
+    }
+
+    /// A fore channel with as many slots as there is room for. Sessions of clients whose leases are over make room.
+    fn with_slots_left(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        mut fore: ChannelAttributes,
+    ) -> Result<ChannelAttributes, Status> {
+        let wanted = cached_bytes(&fore, fore.max_requests).saturating_mul(4);
+        let hold = |_, silent: &Client| !silent.legacy();
+        self.expel_silent(now, client, hold, |state| {
+            state.cached_bytes.saturating_add(wanted) <= state.limits.all_cached_bytes
+        });
+        let all = self.limits.all_cached_bytes;
+        let left = all.saturating_sub(self.cached_bytes);
+        // One session must not take what is left for all.
+        while fore.max_requests > 1 && cached_bytes(&fore, fore.max_requests) > left / 4 {
+            fore.max_requests /= 2;
+        }
+        if left < all / 8 {
+            self.ask_for_slots(now);
+        }
+        match cached_bytes(&fore, fore.max_requests) <= left {
+            true => Ok(fore),
+            false => Err(Status::Delay),
+        }
+    }
+
+    /// Asks clients to use half of their slots, because little is left of what slots may keep (RFC 8881, section 20.8). SEQUENCE
+    /// says the same. A client that does not follow loses nothing.
     fn ask_for_slots(&mut self, now: Nanos) {
         if self
             .asked_for_slots
-            .is_some_and(|at| now.since(at) < ASKING)
+            .is_some_and(|at| now.since(at) < INTERVAL)
         {
             return;
         }
@@ -238,7 +269,7 @@ impl State {
         }
     }
 
-    /// A second or so has passed: if there is plenty again, clients may use all of their slots.
+    /// To be called every second or so. If there is room again, clients may use all of their slots.
     pub(super) fn tick_slots(&mut self) {
         if self.asked_for_slots.is_none() || self.cached_bytes > self.limits.all_cached_bytes / 2 {
             return;
@@ -249,7 +280,7 @@ impl State {
         }
     }
 
-    /// Others cannot guess it.
+    /// A new session id, which others cannot guess.
     fn session_id(&mut self, client: u32) -> SessionId {
         loop {
             let secret = RandomState::new().hash_one(self.serial());
@@ -267,7 +298,7 @@ impl State {
     pub fn bind_connection(
         &mut self,
         now: Nanos,
-        way: Way,
+        arrival: Arrival,
         args: &BindConnectionArgs,
     ) -> Result<BindConnectionOk, Status> {
         let session = self.sessions.get(&args.session).ok_or(Status::BadSession)?;
@@ -275,16 +306,16 @@ impl State {
         if let Some(client) = self.clients.get_mut(&client) {
             client.renewed = now;
         }
-        let back = args.channel != WantedChannel::Fore && self.bind_back(way, &args.session);
+        let back = args.channel != WantedChannel::Fore && self.bind_back(arrival, &args.session);
         let channel = match args.channel {
             WantedChannel::Back if back => GrantedChannel::Back,
             _ if back => GrantedChannel::Both,
             WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
-            // Nothing was bound.
+            // The connection takes no callbacks, and nothing was bound.
             WantedChannel::Back | WantedChannel::BackOrBoth => return Err(Status::Inval),
         };
         // Calls are taken over every connection of a session.
-        self.bind(way.connection, &args.session);
+        self.bind(arrival.connection, &args.session);
         Ok(BindConnectionOk {
             session: args.session,
             channel,
@@ -292,7 +323,7 @@ impl State {
         })
     }
 
-    /// The connection belongs to the session. Of more than a session can know, the oldest is forgotten.
+    /// Binds a connection to a session. If the session has too many, it forgets the oldest.
     fn bind(&mut self, connection: u64, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -319,7 +350,7 @@ impl State {
         }
     }
 
-    /// The connection is gone.
+    /// A connection has ended.
     pub fn connection_closed(&mut self, connection: u64) {
         for id in self.connections.remove(&connection).unwrap_or_default() {
             if let Some(session) = self.sessions.get_mut(&id) {
@@ -329,7 +360,7 @@ impl State {
         }
     }
 
-    /// DESTROY_SESSION, from this connection, which must be one of the session's unless it has none.
+    /// DESTROY_SESSION, over this connection, which must be bound to the session unless the session has none.
     pub fn destroy_session(
         &mut self,
         now: Nanos,
@@ -351,7 +382,7 @@ impl State {
         Ok(())
     }
 
-    /// Forgets a session and where it was bound.
+    /// Forgets a session. Another session of its client sends the callback that was under way.
     pub(super) fn drop_session(&mut self, id: &SessionId) {
         if let Some(session) = self.sessions.remove(id) {
             self.cached_bytes -= session.cached_bytes();
@@ -364,8 +395,8 @@ impl State {
         }
     }
 
-    /// SEQUENCE, of a call of so many bytes and operations. Renews the lease, and makes the connection one of the session's
-    /// (RFC 8881, section 2.10.3.1).
+    /// SEQUENCE, in a call of so many bytes and operations. Renews the lease, and binds the connection to the session (RFC 8881,
+    /// section 2.10.3.1).
     pub fn sequence(
         &mut self,
         now: Nanos,
@@ -390,7 +421,7 @@ impl State {
             return match (slot.busy, slot.kept) {
                 (true, _) => Err(Status::Delay),
                 (false, true) => Ok(Sequenced::Replay(Arc::from(&slot.reply[..]))),
-                // Nothing was executed yet.
+                // The slot was never used.
                 (false, false) if slot.sequence == 0 => Err(Status::SeqMisordered),
                 (false, false) => Err(Status::RetryUncachedRep),
             };
@@ -410,17 +441,16 @@ impl State {
         if args.cache && fore.max_response_cached < MESSAGE_BYTES_MIN {
             return Err(Status::RepTooBigToCache);
         }
-        // A slot that was given up is used again.
+        // A slot that was to keep nothing is used again.
         let keeping = session.keeping.max(args.slot + 1);
         let more = cached_bytes(&fore, keeping) - before;
         if more > 0 && self.cached_bytes + more > self.limits.all_cached_bytes {
             return Err(Status::Delay);
         }
-        // It has the reply to the last one of this slot.
+        // The client has the reply to the slot's last compound, and so what the SEQUENCE in it said.
         let knows = std::mem::replace(&mut slot.told, target) == target;
         slot.sequence = args.sequence;
         slot.busy = true;
-        slot.cache = args.cache;
         session.keeping = keeping;
         if knows && args.highest_slot <= target {
             session.give_up_slots();
@@ -443,7 +473,7 @@ impl State {
         Ok(Sequenced::Execute(slot, ok))
     }
 
-    /// The result of SEQUENCE in the compound of this slot. `None`: its session was destroyed meanwhile.
+    /// The result of SEQUENCE in the compound that holds this slot. `None`: its session was destroyed meanwhile.
     pub fn sequence_ok(&self, slot: &Slot) -> Option<SequenceOk> {
         let session = self.sessions.get(&slot.session)?;
         let under_way = session.slots.get(slot.number as usize)?;
@@ -458,9 +488,9 @@ impl State {
         })
     }
 
-    /// The state of a slot whose compound has ended, unless its session was destroyed meanwhile. The client was there until
-    /// `renewed`.
-    fn end(&mut self, renewed: Nanos, slot: &Slot) -> Option<&mut SlotState> {
+    /// Ends the compound of a slot, and renews the client's lease as of `renewed`. Returns the slot, unless its session was
+    /// destroyed meanwhile.
+    fn end_compound(&mut self, renewed: Nanos, slot: &Slot) -> Option<&mut SlotState> {
         let client = self.number(slot.client);
         if let Some(client) = client.and_then(|number| self.clients.get_mut(&number)) {
             client.under_way = client.under_way.saturating_sub(1);
@@ -470,8 +500,9 @@ impl State {
         session.slots.get_mut(slot.number as usize)
     }
 
-    /// The compound of a slot was executed; its reply is kept if that was asked for, or if it is short. A reply that is not
-    /// `whole`, since its data went another way, cannot be. Renews the lease, because the compound may have taken longer than one.
+    /// The compound of a slot was executed. Its reply is kept if the client asked for that or if it is short. A reply is not
+    /// `whole` if its data went another way, and cannot be kept. Renews the lease again: the compound may have taken longer
+    /// than a lease.
     pub fn finish(&mut self, now: Nanos, slot: &Slot, reply: &[u8], whole: bool) {
         let keep = whole
             && if slot.cache {
@@ -479,7 +510,7 @@ impl State {
             } else {
                 reply.len() <= SHORT_BYTES
             };
-        let Some(state) = self.end(now, slot) else {
+        let Some(state) = self.end_compound(now, slot) else {
             return;
         };
         state.busy = false;
@@ -490,12 +521,12 @@ impl State {
         }
     }
 
-    /// The compound of a slot was not executed, and comes again. The reply before it is still there.
+    /// The compound of a slot was not executed, and comes again. The slot still keeps the reply before it.
     pub fn abandon(&mut self, slot: &Slot) {
-        if let Some(state) = self.end(Nanos(0), slot) {
+        if let Some(state) = self.end_compound(Nanos(0), slot) {
             state.busy = false;
             state.sequence = state.sequence.wrapping_sub(1);
-            // Whatever it said, the client has not seen it.
+            // The client does not get what SEQUENCE said.
             state.told = u32::MAX;
         }
     }

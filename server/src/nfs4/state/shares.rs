@@ -1,5 +1,5 @@
-//! The opens of a file, and what each is for (RFC 8881, section 9.7). A file may have a million of them, so no question here takes
-//! a walk along all.
+//! The opens of a file with their access and deny (RFC 8881, section 9.7). A file may have a million of them, so nothing here
+//! walks along all.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use odafs_common::wire::nfs4::{share_access, share_deny};
 
 use super::opens::Key;
 
-/// Bits of `share_access` and, behind them, as many of `share_deny`.
+/// The bits of a word: two of `share_access`, and above them two of `share_deny`.
 const BITS: usize = 4;
 
 /// The opens of a file.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     all: BTreeSet<Key>,
-    /// Those with each bit.
+    /// Those that have each bit.
     with: [BTreeSet<Key>; BITS],
 }
 
@@ -28,7 +28,7 @@ impl Shares {
         self.all.is_empty()
     }
 
-    /// This open has this access and denies this from now on.
+    /// Adds an open with this access and deny, or changes those of one.
     pub fn set(&mut self, key: Key, access: u32, deny: u32) {
         self.all.insert(key);
         let word = word(access, deny);
@@ -52,15 +52,15 @@ impl Shares {
         bits.filter_map(move |(bit, with)| (word & 1 << bit != 0).then_some(with))
     }
 
-    /// The client of an open in the way of another one with this access, which denies this.
+    /// The client of an open that conflicts with another one of this access and deny.
     pub fn conflict(&self, access: u32, deny: u32) -> Option<u32> {
         let mut in_the_way = self.with_any(word(deny, access));
         in_the_way.find_map(|opens| Some(opens.first()?.0))
     }
 
-    /// Whether the file is open for any of this access, besides perhaps by one client.
+    /// Whether the file is open with any of this access. The client `besides` does not count.
     pub fn is_open_for(&self, access: u32, besides: Option<u32>) -> bool {
-        // They are in the order of their clients.
+        // The opens are in the order of their clients.
         self.with_any(word(access, 0)).any(|opens| {
             let ends = [opens.first(), opens.last()];
             let mut others = ends.into_iter().flatten();
@@ -68,7 +68,7 @@ impl Shares {
         })
     }
 
-    /// The clients that deny any of this, each once or, for two bits, twice.
+    /// The clients that deny any of this, each once for each bit.
     pub fn denying(&self, deny: u32) -> impl Iterator<Item = u32> {
         self.with_any(word(0, deny)).flat_map(|opens| {
             let next = |after: &u32| opens.range((after.checked_add(1)?, 0)..).next();

@@ -94,11 +94,11 @@ fn sequence(session: SessionId, slot: u32, sequence: u32, cache: bool) -> Sequen
 }
 
 /// A connection over which callbacks can go.
-fn way(connection: u64) -> Way {
-    Way {
+fn arrival(connection: u64) -> Arrival {
+    Arrival {
         connection,
-        carries: true,
-        back: true,
+        can_call_back: true,
+        calls_back: true,
         minor: 1,
     }
 }
@@ -107,8 +107,8 @@ fn way(connection: u64) -> Way {
 fn client(state: &mut State, now: Nanos, name: &[u8]) -> (u64, SessionId) {
     let exchanged = state.exchange_id(now, WHO, &exchange(name, 1, 0)).unwrap();
     let id = exchanged.client_id;
-    let made = state.create_session(now, WHO, way(id), &create(id, exchanged.sequence));
-    state.reclaim_complete(now, id, false).unwrap();
+    let made = state.create_session(now, WHO, arrival(id), &create(id, exchanged.sequence));
+    state.reclaim_complete(id, false).unwrap();
     (id, made.unwrap().session)
 }
 
@@ -143,8 +143,8 @@ fn owner(client_id: u64, name: &[u8]) -> StateOwner<'_> {
     }
 }
 
-fn wanted(access: u32, deny: u32) -> Wanted {
-    Wanted {
+fn wanted(access: u32, deny: u32) -> OpenRequest {
+    OpenRequest {
         file: FILE,
         access,
         deny,
@@ -163,18 +163,18 @@ fn open(
 ) -> Result<StateId, Status> {
     let wanted = wanted(share.0, share.1);
     let opened = state.open(now, Sender::Client(client), &owner(client, name), &wanted);
-    opened.map(|opened| opened.state)
+    opened.map(|opened| opened.stateid)
 }
 
 /// Nothing is left of anything.
 fn assert_empty(state: &State) {
     assert_eq!(state.counts(), [0; 4]);
-    assert!(state.clients.is_empty() && state.names.is_empty());
+    assert!(state.clients.is_empty() && state.identities.is_empty());
     assert!(state.sessions.is_empty() && state.connections.is_empty());
     assert!(state.owners.is_empty() && state.entries.is_empty());
     assert_eq!(state.name_bytes, 0);
     assert!(state.held.is_empty() && state.files.is_empty());
     assert!(state.later.is_empty() && state.delegations.is_empty());
-    assert!(state.named.is_empty() && state.cached_bytes == 0);
+    assert!(state.named_files.is_empty() && state.cached_bytes == 0);
     assert!(state.copies() == 0 && state.ranges == 0);
 }

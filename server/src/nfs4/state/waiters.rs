@@ -1,21 +1,20 @@
-//! Owners that wait for locks. The server tells an owner that was denied a lock when nothing is in the way any more
-//! (CB_NOTIFY_LOCK; RFC 8881, section 20.11). That is a hint: the first to ask gets the lock, and clients ask from time to time
-//! anyway.
+//! Owners that wait for locks. The server tells an owner that was denied a lock when the lock is free (CB_NOTIFY_LOCK; RFC 8881,
+//! section 20.11). That is a hint: the first owner to ask gets the lock, and clients ask from time to time anyway.
 
 use std::collections::BTreeSet;
 
 use odafs_fabric::clock::Nanos;
 
 use super::State;
-use super::back::Callback;
+use super::back_channel::Callback;
 use super::locks::holder;
 use super::owners::Role;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Held, Side, Span};
 
-/// The most locks for which a client waits here, together with what waits to be said to it.
+/// The most locks for which a client can wait, together with the callbacks that wait for it.
 const WAITERS_MAX: usize = 256;
-/// Owners with longer names are not told, in bytes.
+/// Owners with longer names, in bytes, are not told.
 const OWNER_BYTES_MAX: usize = 128;
 
 /// An owner that was denied a lock.
@@ -28,7 +27,7 @@ pub(super) struct Waiter {
 }
 
 impl State {
-    /// The owner was denied the lock, and wants it as soon as it is free.
+    /// The owner was denied a lock and wants to be told when it is free.
     pub(super) fn wait_for(
         &mut self,
         client: u32,
@@ -47,7 +46,7 @@ impl State {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
-        // What is said is a hint, for which the server keeps no more than this.
+        // It is only a hint, so the server keeps a bounded number.
         let many = known.waits.len() + known.callbacks.len() >= WAITERS_MAX;
         if many || owner.name.len() > OWNER_BYTES_MAX {
             return;
@@ -62,13 +61,13 @@ impl State {
                 span,
                 write,
             });
-            // Another protocol may have given it back meanwhile.
+            // Another protocol may have released the lock meanwhile.
             let last = state.waiters.len() - 1;
             self.wake_from(last, file);
         }
     }
 
-    /// Another protocol gave locks back: tells those who wait for them.
+    /// Tells the owners that wait for locks which other protocols have released.
     pub fn hear_of_locks(&mut self) {
         self.locks.watch_only(Side::Nfs4, |file| {
             let state = self.files.get(file);
@@ -79,35 +78,26 @@ impl State {
         }
     }
 
-    /// Of the locks for which clients wait, those of clients whose leases are over are given back.
+    /// Takes everything from clients whose leases are over and whose locks other clients wait for.
     pub(super) fn expel_for_waiters(&mut self, now: Nanos) {
         let mut silent = self.clients.iter();
         if !silent.any(|(number, client)| client.ranges > 0 && self.is_over(*number, now)) {
             return;
         }
-        let mut wanted = BTreeSet::new();
-        for (number, client) in &self.clients {
-            if !client.waits.is_empty() && !self.is_over(*number, now) {
-                wanted.extend(client.waits.iter().copied());
-            }
-        }
-        for file in wanted {
-            let waiters = self
-                .files
-                .get(&file)
-                .map_or(&[][..], |file| &file.waiters[..]);
-            let waiters = waiters
-                .iter()
-                .filter(|waiter| !self.is_over(waiter.client, now));
-            let waiters = Vec::from_iter(waiters.map(|waiter| (waiter.span, waiter.write)));
+        let waiting = self.clients.iter();
+        let waiting = waiting.filter(|(number, _)| !self.is_over(**number, now));
+        let wanted = waiting.flat_map(|(_, client)| &client.waits).copied();
+        for file in BTreeSet::from_iter(wanted) {
+            let waiters = self.files.get(&file).map(|state| &state.waiters[..]);
+            let waits = |waiter: &&Waiter| !self.is_over(waiter.client, now);
+            let waiters = Vec::from_iter(waiters.unwrap_or_default().iter().filter(waits));
             let silent = self.locks.held_by(file, |owner| {
-                let known = self.owners.get(&owner.number);
-                owner.side == Side::Nfs4 && known.is_some_and(|o| self.is_over(o.client, now))
+                let owner = self.owner_of(owner);
+                owner.is_some_and(|owner| self.is_over(owner.client, now))
             });
             let blocks = |held: &&Held| {
-                waiters
-                    .iter()
-                    .any(|(span, write)| held.blocks(*span, *write))
+                let mut waiters = waiters.iter();
+                waiters.any(|waiter| held.blocks(waiter.span, waiter.write))
             };
             let owners = silent.iter().filter(blocks).map(|held| held.owner.number);
             let owners = Vec::from_iter(owners);
@@ -115,7 +105,7 @@ impl State {
         }
     }
 
-    /// The owner waits for no lock of the file, since it asks again.
+    /// The owner waits for no lock of the file any more.
     pub(super) fn wait_no_more(&mut self, client: u32, owner: u64, file: ObjectId) {
         let (Some(state), Some(owner)) = (self.files.get_mut(&file), self.owners.get(&owner))
         else {
@@ -129,12 +119,12 @@ impl State {
         }
     }
 
-    /// Locks of the file were given back: tells those who wait and have nothing in their way.
+    /// Locks of the file were released: tells the owners whose locks are free now.
     pub(super) fn wake(&mut self, file: ObjectId) {
         self.wake_from(0, file);
     }
 
-    /// As [`wake`](Self::wake), of the waiters from this place on.
+    /// As [`wake`](Self::wake), for the waiters from this index on.
     fn wake_from(&mut self, first: usize, file: ObjectId) {
         let Some(state) = self.files.get(&file) else {
             return;
@@ -142,7 +132,7 @@ impl State {
         if state.waiters.len() <= first {
             return;
         }
-        // First: of what is given back after a waiter was found denied there must be news.
+        // This comes first, so that a lock that is released after the look below makes news.
         self.locks.watch(file, Side::Nfs4);
         let is_free = |waiter: &Waiter| {
             let owner = self.find_owner(waiter.client, Role::Lock, &waiter.owner);
@@ -164,7 +154,7 @@ impl State {
         }
     }
 
-    /// The client waits for nothing any more.
+    /// The client waits for no lock any more.
     pub(super) fn wait_for_nothing(&mut self, client: u32) {
         let Some(known) = self.clients.get_mut(&client) else {
             return;

@@ -53,9 +53,7 @@ fn on(name: &'static [u8], more: &[Operation<'static>]) -> Vec<Operation<'static
 
 /// What GETATTR tells at the end of a reply.
 fn told(reply: &Reply) -> Attributes<'static> {
-    let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let raw = last!(reply, GetAttributes);
     let values: &'static [u8] = raw.values.0.to_vec().leak();
     let raw = RawAttributes {
         mask: raw.mask,
@@ -75,7 +73,7 @@ fn entries(client: &Client<'_>, name: &'static [u8]) -> Vec<(u32, u32, u32, Vec<
 
 fn mode(client: &Client<'_>, name: &'static [u8]) -> u32 {
     let asked = Bitmap::of(&[Attribute::Mode]);
-    let asked = Operation::GetAttributes(GetAttributesArgs { asked });
+    let asked = get(asked);
     told(&client.does(&on(name, &[asked])))
         .mode
         .expect("a mode")
@@ -131,9 +129,7 @@ fn a_mode_is_told_as_a_list_and_a_list_is_set() {
     // VERIFY compares what GETATTR tells.
     let asked = Operation::GetAttributes(GetAttributesArgs { asked: ACL });
     let reply = client.does(&on(b"file", &[asked]));
-    let OperationResult::GetAttributes(Ok(same)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let same = last!(reply, GetAttributes);
     let verify = [&lookup(b"file")[..], &[Operation::Verify(same)]].concat();
     assert_eq!(client.does(&verify).status(), Status::Ok);
 }
@@ -207,9 +203,7 @@ fn what_is_made_has_the_list_that_it_is_made_with() {
     ] {
         let open = client.open(b"me", name, share, Some(how));
         let reply = client.does(&[Operation::PutRootFileHandle, open]);
-        let OperationResult::Open(Ok(opened)) = reply.last() else {
-            panic!("{:?}", reply.all());
-        };
+        let opened = last!(reply, Open);
         assert!(opened.set.contains(Attribute::Acl));
         assert_eq!(mode(&client, name), 0o1640);
         assert!(
@@ -236,9 +230,7 @@ fn what_is_made_has_the_list_that_it_is_made_with() {
         Operation::PutRootFileHandle,
         make(CreateType::Directory, b"dir"),
     ]);
-    let OperationResult::Create(Ok(ok)) = made.last() else {
-        panic!("{:?}", made.all());
-    };
+    let ok = last!(made, Create);
     assert_eq!(ok.set, ACL);
     assert_eq!(mode(&client, b"dir"), 0o700);
     let inherited = entries(&client, b"dir");
@@ -255,7 +247,7 @@ fn what_is_made_has_the_list_that_it_is_made_with() {
     let create = |within: &'static [u8], name: &'static [u8], how: CreateHow<'static>| {
         let create = client.open(b"me", name, share, Some(how));
         let asked = Bitmap::of(&[Attribute::Mode, Attribute::Acl]);
-        let asked = Operation::GetAttributes(GetAttributesArgs { asked });
+        let asked = get(asked);
         let place = match within {
             [] => vec![Operation::PutRootFileHandle],
             name => lookup(name).to_vec(),
@@ -287,9 +279,7 @@ fn what_is_made_has_the_list_that_it_is_made_with() {
             attributes: raw(&setting(&[allow(R, b"OWNER@")])),
         }),
     ]);
-    let OperationResult::Create(Ok(ok)) = link.last() else {
-        panic!("{:?}", link.all());
-    };
+    let ok = last!(link, Create);
     assert_eq!(ok.set, Bitmap::EMPTY);
 }
 
@@ -303,7 +293,7 @@ fn listings_and_the_pseudo_file_system_tell_lists() {
         Attribute::AclSupport,
         Attribute::SupportedAttributes,
     ]);
-    let ask = Operation::GetAttributes(GetAttributesArgs { asked });
+    let ask = get(asked);
     let reply = client.does(&[Operation::PutRootFileHandle, ask]);
     let pseudo = told(&reply);
     assert_eq!(pseudo.acl.expect("a list").0.len(), 3);
@@ -320,9 +310,7 @@ fn listings_and_the_pseudo_file_system_tell_lists() {
             asked: ACL,
         }),
     ]);
-    let OperationResult::ReadDir(Ok(listing)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let listing = last!(reply, ReadDir);
     let [entry] = &listing.entries[..] else {
         panic!("{listing:?}");
     };
@@ -344,7 +332,7 @@ fn owners_that_nobody_is_are_refused() {
     assert_eq!(owner(b"1000"), Status::Ok);
     assert_eq!(owner(b"nobody@localdomain"), Status::BadOwner);
     let asked = Bitmap::of(&[Attribute::Owner, Attribute::OwnerGroup]);
-    let asked = Operation::GetAttributes(GetAttributesArgs { asked });
+    let asked = get(asked);
     let reply = client.does(&on(b"file", &[asked]));
     let told = told(&reply);
     assert_eq!(told.owner, Some(Opaque(b"1000")));

@@ -1,6 +1,7 @@
 //! What clients are told over their connections.
 
 use odafs_common::wire::rpc;
+use odafs_common::wire::xdr::Decode as _;
 use odafs_fabric::sync::Mutex;
 use odafs_nic::calls::Back;
 
@@ -62,7 +63,68 @@ pub(super) fn hearing<'r>(
     (Client::over(room, name, caller, flag), mailbox)
 }
 
-/// A callback that came: its xid, its number in the session, and whom it tells of which file.
+/// A callback of this minor version that came: its xid, its sequence and what it says.
+pub(super) fn called_back(
+    message: &[u8],
+    minor: u32,
+) -> (u32, CallbackSequenceArgs, CallbackOperation<'_>) {
+    let (header, mut r) = rpc::parse_call(message).expect("a call");
+    assert_eq!((header.program, header.version), (0x4000_0000, 1));
+    assert_eq!(header.procedure, Procedure::Compound.code());
+    let compound = CallbackHeader::decode(&mut r).expect("a header");
+    assert_eq!((compound.minor_version, compound.operations), (minor, 2));
+    let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
+    let CallbackOperation::Sequence(sequence) = next() else {
+        panic!("{message:?}");
+    };
+    (header.xid, sequence, next())
+}
+
+/// Answers a callback: with this result, or with this failure of CB_SEQUENCE.
+pub(super) fn answers(
+    (room, connection): (&Room, u64),
+    session: SessionId,
+    (xid, sequence): (u32, u32),
+    result: Result<(Status, CallbackResult<'_>), Status>,
+) {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    rpc::reply_success(&mut w, xid);
+    let taken = CallbackSequenceOk {
+        session,
+        sequence,
+        slot: 0,
+        highest_slot: 0,
+        target_highest_slot: 0,
+    };
+    let mut w = ResultWriter::begin(&mut w, Opaque(b""));
+    match result {
+        Ok((status, result)) => {
+            w.push(CallbackCode::Sequence, &Ok::<_, Status>(taken));
+            // It encodes its own number.
+            w.push((), &result);
+            w.finish(status);
+        }
+        Err(status) => {
+            w.push(
+                CallbackCode::Sequence,
+                &Err::<CallbackSequenceOk, _>(status),
+            );
+            w.finish(status);
+        }
+    }
+    room.nfs.answered(connection, &bytes);
+}
+
+/// The result of a callback that is only a status.
+pub(super) fn status_result(status: Status) -> StatusResult {
+    match status {
+        Status::Ok => Ok(()),
+        refused => Err(refused),
+    }
+}
+
+/// CB_NOTIFY_LOCK that came: its xid, its number in the session, and whom it tells of which file.
 #[derive(Debug, PartialEq)]
 struct Notice {
     xid: u32,
@@ -72,21 +134,14 @@ struct Notice {
 }
 
 fn notice(client: &Client<'_>, message: &[u8]) -> Notice {
-    let (header, mut r) = rpc::parse_call(message).expect("a call");
-    assert_eq!((header.program, header.version), (0x4000_0000, 1));
-    assert_eq!(header.procedure, Procedure::Compound.code());
-    let compound: CallbackHeader<'_> = odafs_common::wire::xdr::Decode::decode(&mut r).unwrap();
-    assert_eq!((compound.minor_version, compound.operations), (1, 2));
-    let mut next = || odafs_common::wire::xdr::Decode::decode(&mut r).expect("an operation");
-    let (CallbackOperation::Sequence(sequence), CallbackOperation::NotifyLock(notify)) =
-        (next(), next())
-    else {
-        panic!("{message:?}");
+    let (xid, sequence, operation) = called_back(message, 1);
+    let CallbackOperation::NotifyLock(notify) = operation else {
+        panic!("{operation:?}");
     };
     assert_eq!(sequence.session, client.session);
     assert_eq!(notify.owner.client_id, client.id);
     Notice {
-        xid: header.xid,
+        xid,
         sequence: sequence.sequence,
         file: notify.file.0.to_vec(),
         owner: notify.owner.owner.0.to_vec(),
@@ -95,37 +150,12 @@ fn notice(client: &Client<'_>, message: &[u8]) -> Notice {
 
 /// Answers a callback with these statuses.
 fn answer(client: &Client<'_>, notice: &Notice, sequence: Status, then: Status) {
-    let mut bytes = Vec::new();
-    let mut w = Writer::new(&mut bytes);
-    rpc::reply_success(&mut w, notice.xid);
-    let status = if sequence == Status::Ok {
-        then
-    } else {
-        sequence
+    let result = match sequence {
+        Status::Ok => Ok((then, CallbackResult::NotifyLock(status_result(then)))),
+        failed => Err(failed),
     };
-    let taken = CallbackSequenceOk {
-        session: client.session,
-        sequence: notice.sequence,
-        slot: 0,
-        highest_slot: 0,
-        target_highest_slot: 0,
-    };
-    use odafs_common::wire::xdr::Encode as _;
-    status.encode(&mut w);
-    w.opaque(b"");
-    if sequence == Status::Ok {
-        w.u32(2);
-        CallbackResult::Sequence(Ok(taken)).encode(&mut w);
-        let result = match then {
-            Status::Ok => Ok(()),
-            refused => Err(refused),
-        };
-        CallbackResult::NotifyLock(result).encode(&mut w);
-    } else {
-        w.u32(1);
-        CallbackResult::Sequence(Err(sequence)).encode(&mut w);
-    }
-    client.room.nfs.answered(client.caller.connection, &bytes);
+    let to = (client.room, client.caller.connection);
+    answers(to, client.session, (notice.xid, notice.sequence), result);
 }
 
 fn lock<'a>(
@@ -179,12 +209,10 @@ impl<'r> Waiting<'r> {
         let (waiter, mailbox) = hearing(room, b"waiter", 2);
         let share = (share_access::BOTH, 0);
         let (open, handle) = holder.opened(b"me", b"file", share, None);
-        let put = Operation::PutFileHandle(FileHandle(&handle));
+        let put = put(&handle);
         let take = lock(&holder, LockType::Write, 0, open, b"o");
         let reply = holder.does(&[put, take]);
-        let OperationResult::Lock(Ok(held)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let held = last!(reply, Lock);
         let (open, _) = waiter.opened(b"me", b"file", share, None);
         let waiting = Self {
             holder,
@@ -201,7 +229,7 @@ impl<'r> Waiting<'r> {
     }
 
     fn put(&self) -> Operation<'_> {
-        Operation::PutFileHandle(FileHandle(&self.handle))
+        put(&self.handle)
     }
 
     fn asks(&self, kind: LockType, by: &[u8]) -> Status {
@@ -222,9 +250,7 @@ impl<'r> Waiting<'r> {
     /// What SEQUENCE says of the waiter.
     fn flags(&self) -> u32 {
         let reply = self.waiter.does(&[]);
-        let OperationResult::Sequence(Ok(ok)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let ok = last!(reply, Sequence);
         ok.status_flags
     }
 }
@@ -261,9 +287,7 @@ fn only_who_waits_is_told_and_only_what_is_free() {
         length: 6,
     });
     let reply = waiting.holder.does(&[waiting.put(), rest]);
-    let OperationResult::Unlock(Ok(held)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let held = last!(reply, Unlock);
     assert!(waiting.mailbox.is_empty());
     // This one asks again, and does not wait this time.
     assert_eq!(waiting.asks(LockType::Write, b"first"), Status::Denied);
@@ -286,15 +310,9 @@ fn what_a_lost_connection_may_have_kept_goes_over_the_next_one() {
     let down = sequence_status::CALLBACK_PATH_DOWN | sequence_status::CALLBACK_PATH_DOWN_SESSION;
     assert_eq!(waiting.flags(), down);
     (waiting.waiter.caller, waiting.mailbox) = listening(3);
-    let bind = Operation::BindConnection(BindConnectionArgs {
-        session: waiting.waiter.session,
-        channel: WantedChannel::BackOrBoth,
-        rdma: false,
-    });
+    let bind = waiting.waiter.bind(WantedChannel::BackOrBoth);
     let reply = waiting.waiter.call(1, &[bind]);
-    let OperationResult::BindConnection(Ok(bound)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let bound = last!(reply, BindConnection);
     assert_eq!(bound.channel, GrantedChannel::Both);
     let again = waiting.notice();
     assert_eq!((again.sequence, &again.owner), (1, &first.owner));
@@ -327,11 +345,7 @@ fn who_refuses_callbacks_is_told_so_and_who_asks_for_time_has_it() {
     assert!(waiting.mailbox.is_empty());
     assert_ne!(waiting.flags(), 0);
     // Bound anew, it is told the next, and not again what it does not take: that would be in the way of the rest.
-    let bind = Operation::BindConnection(BindConnectionArgs {
-        session: waiting.waiter.session,
-        channel: WantedChannel::BackOrBoth,
-        rdma: false,
-    });
+    let bind = waiting.waiter.bind(WantedChannel::BackOrBoth);
     assert_eq!(waiting.waiter.call(1, &[bind]).status(), Status::Ok);
     assert_eq!(waiting.flags(), 0);
     let next = waiting.notice();
@@ -347,11 +361,9 @@ fn who_is_not_called_back_is_told_nothing() {
     let client = Client::over(&room, b"quiet", caller, 0);
     let share = (share_access::BOTH, 0);
     let (open, handle) = client.opened(b"me", b"file", share, None);
-    let put = || Operation::PutFileHandle(FileHandle(&handle));
+    let put = || put(&handle);
     let reply = client.does(&[put(), lock(&client, LockType::Write, 0, open, b"o")]);
-    let OperationResult::Lock(Ok(held)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let held = last!(reply, Lock);
     let other = lock(&client, LockType::WriteWait, 0, open, b"p");
     assert_eq!(client.does(&[put(), other]).status(), Status::Denied);
     assert_eq!(client.does(&[put(), unlock(held)]).status(), Status::Ok);
@@ -391,11 +403,7 @@ fn what_a_client_may_have_seen_has_its_number_alone() {
     let mailbox;
     (holder.caller, mailbox) = listening(3);
     assert_eq!(gives_back(&holder, &one), Status::Ok);
-    let bind = Operation::BindConnection(BindConnectionArgs {
-        session: holder.session,
-        channel: WantedChannel::BackOrBoth,
-        rdma: false,
-    });
+    let bind = holder.bind(WantedChannel::BackOrBoth);
     assert_eq!(holder.call(1, &[bind]).status(), Status::Ok);
     assert!(mailbox.is_empty());
     assert_eq!(writes(b"two"), Status::Delay);

@@ -1,9 +1,6 @@
 //! Delegations: who gets one, and what asks for it back.
 
-use odafs_common::wire::rpc;
-use odafs_common::wire::xdr::{Decode as _, Encode as _};
-
-use super::callbacks::{Mailbox, hearing, listening};
+use super::callbacks::{Mailbox, answers, called_back, hearing, listening, status_result};
 use super::*;
 use crate::vfs::write::{Stable as VfsStable, write as write_pages};
 use crate::vfs::{self, namespace};
@@ -69,10 +66,6 @@ pub(super) fn open_op<'a>(client: &Client<'_>, access: u32, claim: Claim<'a>) ->
     })
 }
 
-pub(super) fn put(handle: &[u8]) -> Operation<'_> {
-    Operation::PutFileHandle(FileHandle(handle))
-}
-
 /// A recall that came: its xid and number, and what is recalled.
 pub(super) struct Recall {
     xid: u32,
@@ -83,21 +76,16 @@ pub(super) struct Recall {
 
 pub(super) fn recall(client: &Client<'_>, mailbox: &Mailbox) -> Recall {
     let message = mailbox.only();
-    let (header, mut r) = rpc::parse_call(&message).expect("a call");
-    let compound = CallbackHeader::decode(&mut r).expect("a header");
-    assert_eq!(compound.operations, 2);
-    let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
-    let (CallbackOperation::Sequence(sequence), CallbackOperation::Recall(recall)) =
-        (next(), next())
-    else {
-        panic!("{message:?}");
+    let (xid, sequence, operation) = called_back(&message, 1);
+    let CallbackOperation::Recall(recall) = operation else {
+        panic!("{operation:?}");
     };
     let calls = &sequence.referring.0[0];
     assert_eq!(calls.session, client.session);
     assert_eq!(calls.calls.0[0].slot, 0);
     assert!(calls.calls.0[0].sequence <= client.sequence.get());
     Recall {
-        xid: header.xid,
+        xid,
         sequence: sequence.sequence,
         state: recall.state,
         file: recall.file.0.to_vec(),
@@ -106,26 +94,10 @@ pub(super) fn recall(client: &Client<'_>, mailbox: &Mailbox) -> Recall {
 
 /// Answers a recall with this status.
 pub(super) fn answer(client: &Client<'_>, recall: &Recall, status: Status) {
-    let mut bytes = Vec::new();
-    let mut w = Writer::new(&mut bytes);
-    rpc::reply_success(&mut w, recall.xid);
-    status.encode(&mut w);
-    w.opaque(b"");
-    w.u32(2);
-    let taken = CallbackSequenceOk {
-        session: client.session,
-        sequence: recall.sequence,
-        slot: 0,
-        highest_slot: 0,
-        target_highest_slot: 0,
-    };
-    CallbackResult::Sequence(Ok(taken)).encode(&mut w);
-    let result = match status {
-        Status::Ok => Ok(()),
-        refused => Err(refused),
-    };
-    CallbackResult::Recall(result).encode(&mut w);
-    client.room.nfs.answered(client.caller.connection, &bytes);
+    let to = (client.room, client.caller.connection);
+    let result = CallbackResult::Recall(status_result(status));
+    let call = (recall.xid, recall.sequence);
+    answers(to, client.session, call, Ok((status, result)));
 }
 
 pub(super) fn gives_back(client: &Client<'_>, given: &Given) -> Status {
@@ -159,29 +131,18 @@ fn who_reads_gets_one_and_says_what_it_wants() {
     let given = opens(&client, b"file", READ);
     let held = given.delegation.expect("a delegation");
     // Its stateid is one to read by, and no other.
-    let read = Operation::Read(ReadArgs {
-        state: held,
-        offset: 0,
-        count: 9,
-    });
+    let read = read(held, 0, 9);
     let reply = client.does(&[put(&given.handle), read]);
-    let OperationResult::Read(Ok(read)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let read = last!(reply, Read);
     assert_eq!(read.data.0, b"data");
-    let close = Operation::Close(CloseArgs {
-        sequence: 0,
-        state: held,
-    });
+    let close = close(held, 0);
     let reply = client.does(&[put(&given.handle), close]);
     assert_eq!(reply.status(), Status::BadStateId);
     let test = Operation::TestStateId(TestStateIdArgs {
         states: List(vec![held]),
     });
     let reply = client.does(&[test]);
-    let OperationResult::TestStateId(Ok(tested)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let tested = last!(reply, TestStateId);
     assert_eq!(tested.0, [Status::Ok]);
     assert_eq!(gives_back(&client, &given), Status::Ok);
     assert_eq!(gives_back(&client, &given), Status::BadStateId);
@@ -194,8 +155,8 @@ fn who_hears_nothing_gets_none() {
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
     assert_eq!(opens(&client, b"file", READ).delegation, Err(None));
-    let wish = READ | share_access::WANT_READ;
-    let given = opens(&client, b"file", wish);
+    let want = READ | share_access::WANT_READ;
+    let given = opens(&client, b"file", want);
     assert_eq!(given.delegation, Err(Some(WhyNone::Resource(false))));
 }
 
@@ -220,12 +181,7 @@ fn whatever_another_changes_waits_until_it_is_returned() {
             other.does(&[put(handle), set]).status()
         },
         |other, handle| {
-            let write = Operation::Write(WriteArgs {
-                state: StateId::ANONYMOUS,
-                offset: 0,
-                stable: Stable::Unstable,
-                data: Payload(b"x"),
-            });
+            let write = write(StateId::ANONYMOUS, 0, Stable::Unstable, b"x");
             other.does(&[put(handle), write]).status()
         },
         |other, _| {
@@ -256,10 +212,7 @@ fn whatever_another_changes_waits_until_it_is_returned() {
         let given = opens(&holder, b"file", READ);
         let held = given.delegation.expect("a delegation");
         // Its own client closes the file, and keeps the delegation.
-        let close = Operation::Close(CloseArgs {
-            sequence: 0,
-            state: given.open,
-        });
+        let close = close(given.open, 0);
         let reply = holder.does(&[put(&given.handle), close]);
         assert_eq!(reply.status(), Status::Ok);
         assert_eq!(change(&other, &given.handle), Status::Delay, "{number}");
@@ -354,18 +307,12 @@ fn a_silent_client_loses_it_after_a_lease() {
     assert_eq!(changes(), Status::Ok);
     let flags = |client: &Client<'_>| {
         let reply = client.does(&[]);
-        let OperationResult::Sequence(Ok(ok)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let ok = last!(reply, Sequence);
         ok.status_flags & sequence_status::RECALLABLE_STATE_REVOKED
     };
     assert_ne!(flags(&holder), 0);
     assert_eq!(flags(&other), 0);
-    let read = Operation::Read(ReadArgs {
-        state: held,
-        offset: 0,
-        count: 9,
-    });
+    let read = read(held, 0, 9);
     let reply = holder.does(&[put(&given.handle), read]);
     assert_eq!(reply.status(), Status::DelegRevoked);
     let free = Operation::FreeStateId(held);
@@ -421,11 +368,7 @@ fn a_recall_reaches_a_client_over_its_next_connection() {
     assert_eq!(reply.status(), Status::Delay);
     let (caller, mailbox) = listening(3);
     holder.caller = caller;
-    let bind = Operation::BindConnection(BindConnectionArgs {
-        session: holder.session,
-        channel: WantedChannel::BackOrBoth,
-        rdma: false,
-    });
+    let bind = holder.bind(WantedChannel::BackOrBoth);
     assert_eq!(holder.call(1, &[bind]).status(), Status::Ok);
     recall(&holder, &mailbox);
 }
@@ -436,30 +379,15 @@ fn metrics_tell_of_delegations() {
     room.file(b"file", b"data");
     let (holder, _mailbox) = hearing(&room, b"holder", 1);
     let given = opens(&holder, b"file", READ);
-    let text = || {
-        let mut out = String::new();
-        room.nfs.append_text(&mut out);
-        out
-    };
+    let text = || room.text();
     assert!(text().contains("\nodafs_nfs4_delegations 1\n"));
     assert_eq!(gives_back(&holder, &given), Status::Ok);
     assert!(text().contains("\nodafs_nfs4_delegations 0\n"));
     assert!(text().contains("\nodafs_nfs4_delegations_granted_total 1\n"));
 }
 
-pub(super) fn write_op(state: StateId, data: &[u8]) -> Operation<'_> {
-    Operation::Write(WriteArgs {
-        state,
-        offset: 0,
-        stable: Stable::Unstable,
-        data: Payload(data),
-    })
-}
-
 pub(super) fn attributes_op() -> Operation<'static> {
-    Operation::GetAttributes(GetAttributesArgs {
-        asked: Bitmap::of(&[Attribute::Size, Attribute::Change]),
-    })
+    get(Bitmap::of(&[Attribute::Size, Attribute::Change]))
 }
 
 #[test]
@@ -470,11 +398,7 @@ fn whatever_looks_at_a_file_waits_for_what_was_written_under_a_delegation() {
             other.does(&[Operation::PutRootFileHandle, open]).status()
         },
         |other, handle| {
-            let read = Operation::Read(ReadArgs {
-                state: StateId::ANONYMOUS,
-                offset: 0,
-                count: 9,
-            });
+            let read = read(StateId::ANONYMOUS, 0, 9);
             other.does(&[put(handle), read]).status()
         },
         |other, _| {
@@ -488,7 +412,7 @@ fn whatever_looks_at_a_file_waits_for_what_was_written_under_a_delegation() {
             other.does(&[Operation::PutRootFileHandle, list]).status()
         },
         |other, handle| {
-            let write = write_op(StateId::ANONYMOUS, b"x");
+            let write = write(StateId::ANONYMOUS, 0, Stable::Unstable, b"x");
             other.does(&[put(handle), write]).status()
         },
     ];
@@ -510,7 +434,7 @@ fn whatever_looks_at_a_file_waits_for_what_was_written_under_a_delegation() {
         let told = recall(&holder, &mailbox);
         assert_eq!((told.state, &told.file), (held, &given.handle), "{number}");
         answer(&holder, &told, Status::Ok);
-        let write = write_op(held, b"newer");
+        let write = write(held, 0, Stable::Unstable, b"newer");
         assert_eq!(
             holder.does(&[put(&given.handle), write]).status(),
             Status::Ok
@@ -537,11 +461,7 @@ fn direct_readers_have_no_references_beside_a_write_delegation() {
     assert!(given.delegation.is_ok());
     assert!(reader.read(&old).is_err() && reader.read(&counter).is_err());
     // Its own client reads the page back into memory, and that gives the others nothing.
-    let read = Operation::Read(ReadArgs {
-        state: given.open,
-        offset: 0,
-        count: 100,
-    });
+    let read = read(given.open, 0, 100);
     assert_eq!(
         holder.does(&[put(&given.handle), read]).status(),
         Status::Ok
@@ -558,7 +478,7 @@ fn direct_readers_have_no_references_beside_a_write_delegation() {
             std::thread::yield_now();
         }
         recall(&holder, &mailbox);
-        let write = write_op(given.open, b"new!");
+        let write = write(given.open, 0, Stable::Unstable, b"new!");
         assert_eq!(
             holder.does(&[put(&given.handle), write]).status(),
             Status::Ok
@@ -581,9 +501,9 @@ fn what_a_client_of_version_3_has_locked_is_not_delegated() {
     };
     let span = vfs::locks::Span { first: 0, last: 9 };
     locks.lock(file.object(), span, true, theirs).expect("free");
-    let wish = READ | share_access::WANT_READ;
+    let want = READ | share_access::WANT_READ;
     let contended = Err(Some(WhyNone::Contention(false)));
-    assert_eq!(opens(&client, b"file", wish).delegation, contended);
+    assert_eq!(opens(&client, b"file", want).delegation, contended);
     locks.unlock(file.object(), span, theirs);
-    assert!(opens(&client, b"file", wish).delegation.is_ok());
+    assert!(opens(&client, b"file", want).delegation.is_ok());
 }

@@ -1,7 +1,7 @@
 //! Calls of sizes and numbers that no client needs.
 
 use super::callbacks::hearing;
-use super::delegations::{BOTH, READ, open_op, opens, put};
+use super::delegations::{BOTH, READ, open_op, opens};
 use super::*;
 
 /// A COMPOUND with these words behind the number of its operations.
@@ -95,7 +95,7 @@ fn all_attributes_that_can_be_named_are_asked_for() {
             asked,
         })
     };
-    let get = |asked| Operation::GetAttributes(GetAttributesArgs { asked });
+    let get = |asked| get(asked);
     let root = || Operation::PutRootFileHandle;
     for asks in [get(all), readdir(all, 4000)] {
         assert_eq!(client.does(&[root(), asks]).status(), Status::Inval);
@@ -104,15 +104,11 @@ fn all_attributes_that_can_be_named_are_asked_for() {
     let asked = all.without(&WRITE_ONLY);
     assert!(asked.contains(Attribute::ReadAttributeError));
     let reply = client.does(&[root(), get(asked)]);
-    let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let raw = last!(reply, GetAttributes);
     assert!(raw.mask.without(&READABLE).is_empty());
     assert!(raw.mask.contains(Attribute::Size) && !raw.mask.has(255));
     let reply = client.does(&[root(), readdir(asked, 3000)]);
-    let OperationResult::ReadDir(Ok(listed)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let listed = last!(reply, ReadDir);
     assert_eq!(listed.entries.len(), 1);
     let reply = client.does(&[root(), readdir(asked, 10)]);
     assert_eq!(reply.status(), Status::TooSmall);
@@ -196,12 +192,7 @@ fn who_answers_no_callback_holds_up_all_that_it_has_for_one_lease() {
     assert!(mailbox.is_empty());
     // Meanwhile whoever does not want these files is served.
     let (open, handle) = other.opened(b"me", b"free", (BOTH, 0), Some(unchecked()));
-    let write = Operation::Write(WriteArgs {
-        state: open,
-        offset: 0,
-        stable: Stable::FileSync,
-        data: Payload(b"data"),
-    });
+    let write = write(open, 0, Stable::FileSync, b"data");
     assert_eq!(other.does(&[put(&handle), write]).status(), Status::Ok);
     let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
     room.nfs.tick(now);

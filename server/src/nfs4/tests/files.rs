@@ -2,23 +2,6 @@
 
 use super::*;
 
-fn write(state: StateId, data: &[u8]) -> Operation<'_> {
-    Operation::Write(WriteArgs {
-        state,
-        offset: 0,
-        stable: Stable::FileSync,
-        data: Payload(data),
-    })
-}
-
-fn read(state: StateId, count: u32) -> Operation<'static> {
-    Operation::Read(ReadArgs {
-        state,
-        offset: 0,
-        count,
-    })
-}
-
 #[test]
 fn what_is_written_is_read_by_the_current_stateid_and_by_its_own() {
     let room = Room::new();
@@ -26,8 +9,8 @@ fn what_is_written_is_read_by_the_current_stateid_and_by_its_own() {
     let reply = client.does(&[
         Operation::PutRootFileHandle,
         client.open(b"me", b"file", (share_access::BOTH, 0), Some(unchecked())),
-        write(StateId::CURRENT, b"some data"),
-        read(StateId::CURRENT, 100),
+        write(StateId::CURRENT, 0, Stable::FileSync, b"some data"),
+        read(StateId::CURRENT, 0, 100),
         Operation::GetFileHandle,
     ]);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
@@ -46,12 +29,9 @@ fn what_is_written_is_read_by_the_current_stateid_and_by_its_own() {
     assert_eq!((data.data.0, data.eof), (&b"some data"[..], true));
     let reply = client.does(&[
         Operation::PutFileHandle(*handle),
-        read(opened.state, 4),
-        Operation::Close(CloseArgs {
-            sequence: 0,
-            state: opened.state,
-        }),
-        read(opened.state, 4),
+        read(opened.state, 0, 4),
+        close(opened.state, 0),
+        read(opened.state, 0, 4),
     ]);
     assert_eq!(reply.status(), Status::BadStateId);
     let all = reply.all();
@@ -68,17 +48,8 @@ fn a_read_brings_something_where_the_file_has_grown_before_it() {
     let client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
     room.world.write_unreported(&live, b"old and new");
-    let reply = client.does(&[
-        Operation::PutFileHandle(FileHandle(&handle)),
-        Operation::Read(ReadArgs {
-            state,
-            offset: 3,
-            count: 100,
-        }),
-    ]);
-    let OperationResult::Read(Ok(data)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let reply = client.does(&[put(&handle), read(state, 3, 100)]);
+    let data = last!(reply, Read);
     assert_eq!((data.data.0, data.eof), (&b" and new"[..], true));
 }
 
@@ -89,8 +60,8 @@ fn a_read_for_which_the_reply_has_no_room_is_refused() {
     room.file(b"file", &vec![7; DATA as usize]);
     let client = Client::new(&room, b"client", 1);
     let (_, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
-    let read = || read(StateId::ANONYMOUS, DATA);
-    let file = Operation::PutFileHandle(FileHandle(&handle));
+    let read = || read(StateId::ANONYMOUS, 0, DATA);
+    let file = put(&handle);
     let reply = client.call(0, &[file, read(), read(), read()]);
     let all = reply.all();
     let [_, OperationResult::Read(Ok(first)), .., last] = &all[..] else {
@@ -109,15 +80,9 @@ fn a_share_for_reading_is_none_for_writing() {
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
-    let reply = client.does(&[
-        Operation::PutFileHandle(FileHandle(&handle)),
-        write(state, b"other"),
-    ]);
+    let reply = client.does(&[put(&handle), write(state, 0, Stable::FileSync, b"other")]);
     assert_eq!(reply.status(), Status::OpenMode);
-    let reply = client.does(&[
-        Operation::PutFileHandle(FileHandle(&handle)),
-        read(StateId::ANONYMOUS, 10),
-    ]);
+    let reply = client.does(&[put(&handle), read(StateId::ANONYMOUS, 0, 10)]);
     assert!(matches!(reply.last(), OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
 }
 
@@ -142,17 +107,14 @@ fn what_a_share_denies_is_denied_to_others_and_nothing_is_cut() {
     ]);
     assert_eq!(reply.status(), Status::ShareDenied);
     let reply = two.does(&[
-        Operation::PutFileHandle(FileHandle(&handle)),
+        put(&handle),
         Operation::SetAttributes(SetAttributesArgs {
             state: StateId::ANONYMOUS,
             attributes: raw,
         }),
     ]);
     assert_eq!(reply.status(), Status::Locked);
-    let reply = two.does(&[
-        Operation::PutFileHandle(FileHandle(&handle)),
-        read(StateId::ANONYMOUS, 10),
-    ]);
+    let reply = two.does(&[put(&handle), read(StateId::ANONYMOUS, 0, 10)]);
     assert!(matches!(reply.last(), OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
 }
 
@@ -171,16 +133,14 @@ fn every_attribute_that_is_supported_is_told_and_matches_itself() {
         let ask = [
             Operation::PutRootFileHandle,
             Operation::Lookup(Name(b"file")),
-            Operation::GetAttributes(GetAttributesArgs { asked }),
+            get(asked),
         ];
         let reply = if minor == 0 {
             client.call(0, &ask)
         } else {
             client.does(&ask)
         };
-        let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let raw = last!(reply, GetAttributes);
         if minor != 1 {
             // The session's compounds are of minor version 2.
             assert_eq!(raw.mask, asked, "minor version {minor}");
@@ -226,10 +186,7 @@ fn resident_data_is_read_on_the_thread_that_polls() {
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
-    let ask = [
-        Operation::PutFileHandle(FileHandle(&handle)),
-        read(state, 4),
-    ];
+    let ask = [put(&handle), read(state, 0, 4)];
     assert_eq!(client.does(&ask).status(), Status::Ok);
     let bytes = client.next(&ask);
     let (answer, reply) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
@@ -244,11 +201,7 @@ fn data_goes_to_a_placement_and_what_follows_into_the_reply() {
     let mut client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
     client.caller.placement = Some(4096);
-    let ask = [
-        Operation::PutFileHandle(FileHandle(&handle)),
-        read(state, 4),
-        Operation::GetFileHandle,
-    ];
+    let ask = [put(&handle), read(state, 0, 4), Operation::GetFileHandle];
     let bytes = client.next(&ask);
     let (answer, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
     let Answer::Placed(placed) = answer else {
@@ -278,8 +231,6 @@ fn a_store_without_extended_attributes_says_so() {
         access: access::READ | access::XATTR_READ,
     });
     let reply = client.does(&[&lookup[..], &[ask]].concat());
-    let OperationResult::Access(Ok(told)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let told = last!(reply, Access);
     assert_eq!(told.supported, access::READ);
 }

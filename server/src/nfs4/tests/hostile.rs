@@ -6,22 +6,13 @@ use super::*;
 
 /// Something of everything, for a client with this file open.
 fn everything<'a>(client: &Client<'_>, state: StateId, handle: &'a [u8]) -> Vec<Operation<'a>> {
-    let put = || Operation::PutFileHandle(FileHandle(handle));
+    let put = || put(handle);
     let asked = super::super::attributes::supported(2).without(&WRITE_ONLY);
     vec![
         put(),
-        Operation::GetAttributes(GetAttributesArgs { asked }),
-        Operation::Write(WriteArgs {
-            state,
-            offset: 0,
-            stable: Stable::FileSync,
-            data: Payload(b"some data"),
-        }),
-        Operation::Read(ReadArgs {
-            state,
-            offset: 0,
-            count: 100,
-        }),
+        get(asked),
+        write(state, 0, Stable::FileSync, b"some data"),
+        read(state, 0, 100),
         Operation::Lock(LockArgs {
             kind: LockType::Write,
             reclaim: false,
@@ -79,7 +70,7 @@ fn everything<'a>(client: &Client<'_>, state: StateId, handle: &'a [u8]) -> Vec<
             states: List(vec![state]),
         }),
         put(),
-        Operation::Close(CloseArgs { sequence: 0, state }),
+        close(state, 0),
     ]
 }
 

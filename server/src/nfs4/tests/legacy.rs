@@ -1,5 +1,8 @@
 //! Minor version 0, which has no sessions.
 
+use std::sync::mpsc;
+
+use odafs_fabric::sync::Mutex;
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
@@ -22,9 +25,7 @@ pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
         callback_ident: 1,
     });
     let reply = client.call(0, &[set]);
-    let OperationResult::SetClientId(Ok(confirm)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let confirm = last!(reply, SetClientId);
     let reply = client.call(0, &[Operation::SetClientIdConfirm(confirm)]);
     assert_eq!(reply.status(), Status::Ok);
     client.id = confirm.client_id;
@@ -48,10 +49,8 @@ pub(super) fn opened_and_confirmed(client: &Client<'_>, name: &[u8]) -> (StateId
         state: opened.state,
         sequence: 2,
     });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), confirm]);
-    let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let reply = client.call(0, &[put(handle), confirm]);
+    let state = last!(reply, OpenConfirm);
     (state, handle.to_vec())
 }
 
@@ -78,33 +77,17 @@ fn an_owner_confirms_its_first_open_and_repetitions_are_answered_again() {
         state: opened.state,
         sequence: 6,
     });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), confirm]);
-    let OperationResult::OpenConfirm(Ok(state)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
-    let write = |offset| {
-        Operation::Write(WriteArgs {
-            state,
-            offset,
-            stable: Stable::Unstable,
-            data: Payload(b"data"),
-        })
-    };
-    let reply = client.call(
-        0,
-        &[
-            Operation::PutFileHandle(FileHandle(handle)),
-            write(0),
-            write(4),
-        ],
-    );
+    let reply = client.call(0, &[put(handle), confirm]);
+    let state = last!(reply, OpenConfirm);
+    let write = |offset| write(state, offset, Stable::Unstable, b"data");
+    let reply = client.call(0, &[put(handle), write(0), write(4)]);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
-    let close = |sequence| Operation::Close(CloseArgs { sequence, state });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(9)]);
+    let close = |sequence| close(state, sequence);
+    let reply = client.call(0, &[put(handle), close(9)]);
     assert_eq!(reply.status(), Status::BadSeqId);
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(7)]);
+    let reply = client.call(0, &[put(handle), close(7)]);
     assert_eq!(reply.status(), Status::Ok);
-    let again = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close(7)]);
+    let again = client.call(0, &[put(handle), close(7)]);
     assert_eq!(again.0, reply.0);
 }
 
@@ -117,11 +100,8 @@ fn a_number_that_another_operation_had_is_no_repetition() {
     let reply = client.call(0, &ask);
     let all = reply.all();
     let (opened, handle) = opened(&all);
-    let close = Operation::Close(CloseArgs {
-        sequence: 0,
-        state: opened.state,
-    });
-    let reply = client.call(0, &[Operation::PutFileHandle(FileHandle(handle)), close]);
+    let close = close(opened.state, 0);
+    let reply = client.call(0, &[put(handle), close]);
     assert_eq!(reply.status(), Status::BadSeqId);
     assert!(matches!(
         reply.last(),
@@ -166,4 +146,111 @@ fn an_operation_that_panics_gives_its_owners_turn_back() {
     // Nobody knows what it has done, so it does not run again.
     assert_eq!(ask(b"one", 1).status(), Status::ServerFault);
     assert_eq!(ask(b"two", 2).status(), Status::Ok);
+}
+
+/// OPEN of a name in the root, which it makes, by this owner with this number.
+fn open_numbered<'a>(client: &Client<'_>, name: &'a [u8], sequence: u32) -> [Operation<'a>; 2] {
+    let Operation::Open(open) =
+        client.open(b"me", name, (share_access::BOTH, 0), Some(unchecked()))
+    else {
+        panic!();
+    };
+    let open = Operation::Open(OpenArgs { sequence, ..open });
+    [Operation::PutRootFileHandle, open]
+}
+
+/// A client could not tell whether a refusal was counted.
+#[test]
+fn operations_wait_for_another_of_their_owner() {
+    let (began, begins) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let waits = Arc::new(AtomicBool::new(false));
+    let (at_sync, released) = (Arc::clone(&waits), Mutex::new(released));
+    let world = World::before_syncs(256, move || {
+        if at_sync.swap(false, Ordering::SeqCst) {
+            began.send(()).expect("a test");
+            released.lock().recv().expect("a test");
+        }
+    });
+    let room = Room::over(world, Records::none(), LEASE);
+    let client = confirmed(&room, b"client");
+    let one = open_numbered(&client, b"one", 1);
+    let two = open_numbered(&client, b"two", 2);
+    let three = open_numbered(&client, b"three", 3);
+    let run = |operations: &[Operation<'_>]| {
+        let bytes = compound(0, operations);
+        let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+        reply
+    };
+    // Repetitions; and one, beside the next.
+    for (first, others) in [(&one, [&one, &one]), (&two, [&two, &three])] {
+        waits.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| run(first));
+            begins.recv().expect("it waits");
+            let others = others.map(|other| scope.spawn(|| run(other)));
+            let waiting = || room.nfs.turn_queue.waiting.load(Ordering::SeqCst);
+            while waiting() < 2 && !others.iter().any(|other| other.is_finished()) {
+                std::thread::yield_now();
+            }
+            release.send(()).expect("it waits");
+            let first = first.join().expect("no panic");
+            assert_eq!(first.status(), Status::Ok, "{:?}", first.all());
+            for other in others {
+                let other = other.join().expect("no panic");
+                assert_eq!(other.status(), Status::Ok, "{:?}", other.all());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_is_denied_counts_for_an_owner_that_is_known() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = confirmed(&room, b"client");
+    let (state, handle) = opened_and_confirmed(&client, b"file");
+    let does = |operation| client.call(0, &[put(&handle), operation]);
+    let lock = |open, [open_sequence, lock_sequence]: [u32; 2], offset| {
+        does(Operation::Lock(LockArgs {
+            kind: LockType::Write,
+            reclaim: false,
+            offset,
+            length: 1,
+            locker: Locker::New(OpenToLockOwner {
+                open_sequence,
+                open,
+                lock_sequence,
+                owner: client.owner(b"locker"),
+            }),
+        }))
+    };
+    assert_eq!(lock(state, [3, 7], 0).status(), Status::Ok);
+    let close = Operation::Close(CloseArgs { sequence: 4, state });
+    assert_eq!(does(close).status(), Status::Ok);
+    // The server remembers the owner, which has nothing any more.
+    let [root, open] = open_numbered(&client, b"file", 5);
+    let reply = client.call(0, &[root, open]);
+    let OperationResult::Open(Ok(opened)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    let other = Client::new(&room, b"other", 2);
+    let (others, _) = other.opened(b"me", b"file", (share_access::BOTH, 0), None);
+    let locker = Locker::New(OpenToLockOwner {
+        open_sequence: 0,
+        open: others,
+        lock_sequence: 0,
+        owner: other.owner(b"locker"),
+    });
+    let taken = Operation::Lock(LockArgs {
+        kind: LockType::Write,
+        reclaim: false,
+        offset: 0,
+        length: 1,
+        locker,
+    });
+    assert_eq!(other.does(&[put(&handle), taken]).status(), Status::Ok);
+    assert_eq!(lock(opened.state, [6, 8], 0).status(), Status::Denied);
+    assert_eq!(lock(opened.state, [7, 8], 1).status(), Status::BadSeqId);
+    assert_eq!(lock(opened.state, [7, 9], 1).status(), Status::Ok);
 }

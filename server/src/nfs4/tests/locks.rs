@@ -1,7 +1,7 @@
 //! Locks, as the wire tells them.
 
 use super::callbacks::hearing;
-use super::delegations::{BOTH, READ, gives_back, opens, put, recall};
+use super::delegations::{BOTH, READ, gives_back, opens, recall};
 use super::*;
 
 fn lock<'a>(kind: LockType, range: (u64, u64), locker: Locker<'a>) -> Operation<'a> {
@@ -31,14 +31,12 @@ fn a_lock_keeps_others_out_until_it_is_given_back() {
     let two = Client::new(&room, b"two", 2);
     let share = (share_access::BOTH, 0);
     let (open, handle) = one.opened(b"me", b"file", share, None);
-    let put = || Operation::PutFileHandle(FileHandle(&handle));
+    let put = || put(&handle);
     let reply = one.does(&[
         put(),
         lock(LockType::Write, (10, 20), new(&one, open, b"o")),
     ]);
-    let OperationResult::Lock(Ok(locked)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let locked = last!(reply, Lock);
     let (other, _) = two.opened(b"me", b"file", share, None);
     let ask = || {
         [

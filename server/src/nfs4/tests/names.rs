@@ -27,7 +27,7 @@ fn the_export_is_found_by_its_name() {
         readdir(0, 4096, asked),
         Operation::Lookup(Name(b"srv")),
         Operation::Lookup(Name(b"data")),
-        Operation::GetAttributes(GetAttributesArgs { asked }),
+        get(asked),
         Operation::Lookup(Name(b"file")),
         Operation::LookupParent,
     ]);
@@ -84,9 +84,7 @@ fn a_directory_is_listed_once_in_parts_without_the_two_dots() {
         let (mut found, mut cookie, mut parts) = (Vec::new(), 0, 0);
         loop {
             let reply = client.does(&[Operation::PutRootFileHandle, readdir(cookie, 600, asked)]);
-            let OperationResult::ReadDir(Ok(listing)) = reply.last() else {
-                panic!("{:?}", reply.last());
-            };
+            let listing = last!(reply, ReadDir);
             for entry in &listing.entries {
                 assert_eq!(entry.attributes.mask, asked);
                 found.push(entry.name.0.to_vec());
@@ -131,9 +129,7 @@ fn names_come_move_and_go_and_the_change_attribute_tells() {
         Operation::Link(Name(b"other")),
     ]);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
-    let OperationResult::Link(Ok(change)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let change = last!(reply, Link);
     assert!(change.atomic && change.after > change.before);
     let reply = client.does(&[
         root.clone(),
@@ -176,9 +172,7 @@ fn an_exclusive_creation_that_is_sent_again_finds_its_own_file() {
     let share = (share_access::BOTH, 0);
     let open = client.open(b"me", b"file", share, how(1));
     let made = client.does(&[Operation::PutRootFileHandle, open]);
-    let OperationResult::Open(Ok(made)) = made.last() else {
-        panic!("{:?}", made.last());
-    };
+    let made = last!(made, Open);
     // The verifier is where the times are: the client has to set them.
     for time in [Attribute::TimeAccessSet, Attribute::TimeModifySet] {
         assert!(made.set.contains(time), "{time:?} of {:?}", made.set);

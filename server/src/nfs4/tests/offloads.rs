@@ -2,11 +2,8 @@
 
 mod model;
 
-use odafs_common::wire::rpc;
-use odafs_common::wire::xdr::{Decode as _, Encode as _};
-
-use super::callbacks::{Mailbox, listening};
-use super::delegations::{BOTH, READ, gives_back, opens, put};
+use super::callbacks::{self, Mailbox, called_back, listening, status_result};
+use super::delegations::{BOTH, READ, gives_back, opens};
 use super::space::copy_all;
 use super::*;
 use crate::vfs;
@@ -40,38 +37,8 @@ fn starting<'r>(
     verifier: u8,
 ) -> (Client<'r>, Arc<Mailbox>) {
     let (caller, mailbox) = listening(connection);
-    let mut client = Client {
-        caller,
-        ..Client::unknown(room, 0)
-    };
-    let exchange = Operation::ExchangeId(ExchangeIdArgs {
-        client: ClientOwner {
-            verifier: [verifier; 8],
-            id: Opaque(name),
-        },
-        flags: 0,
-        protection: StateProtection::None,
-        implementation: AtMostOne(None),
-    });
-    let reply = client.call(2, &[exchange]);
-    let OperationResult::ExchangeId(Ok(exchanged)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
-    client.id = exchanged.client_id;
-    let create = Operation::CreateSession(CreateSessionArgs {
-        client_id: exchanged.client_id,
-        sequence: exchanged.sequence,
-        flags: create_session_flag::BACK_CHANNEL,
-        fore: CHANNEL,
-        back: CHANNEL,
-        callback_program: 0x4000_0000,
-        callback_security: List(vec![CallbackSecurity::None]),
-    });
-    let reply = client.call(2, &[create]);
-    let OperationResult::CreateSession(Ok(session)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
-    client.session = session.session;
+    let flag = create_session_flag::BACK_CHANNEL;
+    let client = Client::starting(room, name, caller, flag, (2, verifier));
     client.completes();
     (client, mailbox)
 }
@@ -93,10 +60,7 @@ fn pair(client: &Client<'_>, room: &Room, data: &[u8]) -> ((StateId, Vec<u8>), (
 /// What COPY answered.
 fn copies(client: &Client<'_>, from: &[u8], to: &[u8], copy: CopyArgs<'static>) -> CopyOk {
     let reply = client.between(from, to, Operation::Copy(copy));
-    let OperationResult::Copy(Ok(ok)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
-    ok
+    last!(reply, Copy)
 }
 
 /// The stateid of a copy that goes on.
@@ -135,20 +99,15 @@ struct Told {
 }
 
 fn told(client: &Client<'_>, message: &[u8]) -> Told {
-    let (header, mut r) = rpc::parse_call(message).expect("a call");
-    let compound = CallbackHeader::decode(&mut r).expect("a header");
-    assert_eq!((compound.minor_version, compound.operations), (2, 2));
-    let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
-    let (CallbackOperation::Sequence(sequence), CallbackOperation::Offload(offload)) =
-        (next(), next())
-    else {
-        panic!("{message:?}");
+    let (xid, sequence, operation) = called_back(message, 2);
+    let CallbackOperation::Offload(offload) = operation else {
+        panic!("{operation:?}");
     };
     let calls = &sequence.referring.0[0];
     assert_eq!(calls.session, client.session);
     assert!(calls.calls.0[0].sequence <= client.sequence.get());
     Told {
-        xid: header.xid,
+        xid,
         sequence: sequence.sequence,
         state: offload.state,
         file: offload.file.0.to_vec(),
@@ -157,26 +116,10 @@ fn told(client: &Client<'_>, message: &[u8]) -> Told {
 }
 
 fn answers(client: &Client<'_>, told: &Told, status: Status) {
-    let mut bytes = Vec::new();
-    let mut w = Writer::new(&mut bytes);
-    rpc::reply_success(&mut w, told.xid);
-    status.encode(&mut w);
-    w.opaque(b"");
-    w.u32(2);
-    let taken = CallbackSequenceOk {
-        session: client.session,
-        sequence: told.sequence,
-        slot: 0,
-        highest_slot: 0,
-        target_highest_slot: 0,
-    };
-    CallbackResult::Sequence(Ok(taken)).encode(&mut w);
-    let result = match status {
-        Status::Ok => Ok(()),
-        refused => Err(refused),
-    };
-    CallbackResult::Offload(result).encode(&mut w);
-    client.room.nfs.answered(client.caller.connection, &bytes);
+    let to = (client.room, client.caller.connection);
+    let result = CallbackResult::Offload(status_result(status));
+    let call = (told.xid, told.sequence);
+    callbacks::answers(to, client.session, call, Ok((status, result)));
 }
 
 fn done(told: &Told) -> (u64, Stable, Verifier) {
@@ -185,10 +128,6 @@ fn done(told: &Told) -> (u64, Stable, Verifier) {
     };
     assert_eq!(response.callback, AtMostOne(None));
     (response.count, response.committed, response.verifier)
-}
-
-fn close(state: StateId) -> Operation<'static> {
-    Operation::Close(CloseArgs { sequence: 0, state })
 }
 
 #[test]
@@ -202,14 +141,14 @@ fn a_long_copy_goes_on_after_its_reply() {
     assert!(client.content(&target.1).is_empty());
     assert_eq!(status(&client, &target.1, copy), Ok((0, None)));
     for piece in 1..=5 {
-        assert!(room.nfs.copier.step());
+        assert!(room.nfs.copier.copy_piece());
         let copied = Ok((piece * PAGE, None));
         assert_eq!(status(&client, &target.1, copy), copied);
         assert_eq!(client.content(&target.1), data[..piece as usize * P]);
     }
     assert!(mailbox.is_empty());
-    assert!(room.nfs.copier.step());
-    assert!(!room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
+    assert!(!room.nfs.copier.copy_piece());
     assert_eq!(client.content(&target.1), data);
     let all = data.len() as u64;
     let over = told(&client, &mailbox.only());
@@ -231,9 +170,7 @@ fn a_long_copy_goes_on_after_its_reply() {
         count: 0,
     });
     let committed = client.on(&target.1, commit);
-    let OperationResult::Commit(Ok(committed)) = committed.last() else {
-        panic!("{:?}", committed.last());
-    };
+    let committed = last!(committed, Commit);
     assert_eq!(committed.verifier, ok.response.verifier);
 }
 
@@ -272,7 +209,7 @@ fn a_copy_that_is_short_or_has_to_be_over_or_is_not_heard_of_is_over_with_its_re
         (ok.response.count, ok.response.callback.0),
         (5 * PAGE, None)
     );
-    assert!(mailbox.is_empty() && !room.nfs.copier.step());
+    assert!(mailbox.is_empty() && !room.nfs.copier.copy_piece());
 }
 
 #[test]
@@ -295,7 +232,7 @@ fn a_copy_is_refused_at_once_where_its_first_piece_would_be() {
     client.who = crate::vfs::testing::other();
     let all = copy_all(source.0, target.0);
     assert_eq!(ask(&client, all), Status::Access);
-    assert!(!room.nfs.copier.step());
+    assert!(!room.nfs.copier.copy_piece());
     assert_eq!(room.nfs.state.lock().copies(), 0);
 }
 
@@ -308,7 +245,7 @@ fn what_was_cancelled_is_copied_no_further() {
     let (source, target) = pair(&client, &room, &data);
     let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
     let copy = goes_on(&ok);
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     // Not by another client, of another file, or of the latest of several.
     assert_eq!(cancel(&other, &target.1, copy), Status::BadStateId);
     assert_eq!(cancel(&client, &source.1, copy), Status::BadStateId);
@@ -319,12 +256,12 @@ fn what_was_cancelled_is_copied_no_further() {
     assert_eq!(cancel(&client, &target.1, latest), Status::BadStateId);
     assert_eq!(cancel(&client, &target.1, copy), Status::Ok);
     assert_eq!(status(&client, &target.1, copy), Err(Status::BadStateId));
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(client.content(&target.1), data[..P]);
     assert!(mailbox.is_empty());
     // One that is over, and whose client has not said that it knows.
     let ok = copies(&client, &source.1, &target.1, copy_all(source.0, target.0));
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(cancel(&client, &target.1, goes_on(&ok)), Status::Ok);
     assert_eq!(room.nfs.state.lock().copies(), 0);
 }
@@ -338,14 +275,14 @@ fn a_copy_ends_with_its_client() {
     let begin = |client: &Client<'_>, from, to| {
         let ok = copies(client, &source.1, &target.1, copy_all(from, to));
         goes_on(&ok);
-        assert!(room.nfs.copier.step());
+        assert!(room.nfs.copier.copy_piece());
         assert_eq!(room.nfs.state.lock().copies(), 1);
     };
     begin(&client, source.0, target.0);
     // It has started anew.
     let (anew, _) = starting(&room, b"client", 2, 2);
     assert_eq!(room.nfs.state.lock().copies(), 0);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(anew.content(&target.1), data[..P]);
     let (from, _) = opened(&anew, b"source", READ);
     let (to, _) = opened(&anew, b"target", BOTH);
@@ -354,7 +291,7 @@ fn a_copy_ends_with_its_client() {
     let later = odafs_fabric::clock::now() + Nanos::from_secs(48 * 3600);
     room.nfs.tick(later);
     assert_eq!(room.nfs.state.lock().copies(), 0);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let (third, _) = hearing(&room, b"third", 3);
     assert_eq!(third.content(&target.1), data[..P]);
     assert!(mailbox.is_empty());
@@ -372,13 +309,13 @@ fn a_copy_goes_as_far_as_its_stateids_allow() {
         goes_on(&ok)
     };
     let copy = begin(source.0, target.0);
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     let (again, _) = opened(&client, b"target", BOTH);
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     assert_eq!(status(&client, &target.1, copy), Ok((2 * PAGE, None)));
-    let closed = client.does(&[put(&target.1), close(again)]);
+    let closed = client.does(&[put(&target.1), close(again, 0)]);
     assert_eq!(closed.status(), Status::Ok);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     // What is there is told, as after a short WRITE.
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, 2 * PAGE);
@@ -387,9 +324,9 @@ fn a_copy_goes_as_far_as_its_stateids_allow() {
     // Before there is anything, it is a failure.
     let (to, _) = opened(&client, b"target", BOTH);
     let copy = begin(source.0, to);
-    let closed = client.does(&[put(&source.1), close(source.0)]);
+    let closed = client.does(&[put(&source.1), close(source.0, 0)]);
     assert_eq!(closed.status(), Status::Ok);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(over.state, copy);
     assert_eq!(over.info, OffloadInfo::Failed(Status::BadStateId, 0));
@@ -412,16 +349,16 @@ fn a_copy_waits_for_a_delegation_that_another_has() {
     let arguments = copy_all(source.0, StateId::ANONYMOUS);
     let copy = goes_on(&copies(&client, &source.1, &given.handle, arguments));
     assert!(asked.is_empty());
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     assert!(!asked.is_empty(), "it is recalled");
-    assert!(!room.nfs.copier.step(), "it comes again later");
+    assert!(!room.nfs.copier.copy_piece(), "it comes again later");
     assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
     room.nfs.tick(odafs_fabric::clock::now());
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
     assert_eq!(gives_back(&holder, &given), Status::Ok);
     room.nfs.tick(odafs_fabric::clock::now());
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert_eq!(done(&told(&client, &mailbox.only())).0, 5 * PAGE);
     assert_eq!(client.content(&given.handle), data);
 }
@@ -438,24 +375,24 @@ fn a_store_that_fails_or_has_lost_the_file_ends_the_copy() {
     };
     begin();
     room.world.fail_next_write(vfs::Status::Stale);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(over.info, OffloadInfo::Failed(Status::Stale, 0));
     answers(&client, &over, Status::Ok);
     begin();
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     room.world.fail_next_write(vfs::Status::NoSpc);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, PAGE);
     answers(&client, &over, Status::Ok);
     // The source is removed: its client has it open, and it is gone all the same.
     begin();
-    assert!(room.nfs.copier.step());
+    assert!(room.nfs.copier.copy_piece());
     let remove = Operation::Remove(Name(b"source"));
     let removed = client.does(&[Operation::PutRootFileHandle, remove]);
     assert_eq!(removed.status(), Status::Ok);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, PAGE);
     answers(&client, &over, Status::Ok);
@@ -472,17 +409,13 @@ fn what_became_of_a_copy_is_said_over_the_next_connection() {
     let copy = goes_on(&ok);
     mailbox.close();
     room.nfs.closed(1);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     (client.caller, _) = listening(2);
     let over = Ok((5 * PAGE, Some(Status::Ok)));
     assert_eq!(status(&client, &target.1, copy), over);
     let (caller, mailbox) = listening(3);
     client.caller = caller;
-    let bind = Operation::BindConnection(BindConnectionArgs {
-        session: client.session,
-        channel: WantedChannel::BackOrBoth,
-        rdma: false,
-    });
+    let bind = client.bind(WantedChannel::BackOrBoth);
     assert_eq!(client.call(2, &[bind]).status(), Status::Ok);
     let over = told(&client, &mailbox.only());
     assert_eq!(done(&over).0, 5 * PAGE);
@@ -522,8 +455,7 @@ fn there_are_so_many_copies_and_no_more() {
     let cancelled = cancel(&client, &target.1, first[0].expect("a copy"));
     assert_eq!(cancelled, Status::Ok);
     assert!(begin(&client, source.0, target.0).is_some());
-    let mut text = String::new();
-    room.nfs.append_text(&mut text);
+    let text = room.text();
     assert!(text.contains("\nodafs_nfs4_copies 64\n"), "{text}");
 }
 
@@ -535,16 +467,14 @@ fn a_copy_whose_reply_does_not_fit_is_taken_back() {
     let (source, target) = pair(&client, &room, &data);
     let all = || Operation::Copy(copy_all(source.0, target.0));
     let reply = client.between(&source.1, &target.1, all());
-    let OperationResult::Copy(Ok(ok)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let ok = last!(reply, Copy);
     assert_eq!(cancel(&client, &target.1, goes_on(&ok)), Status::Ok);
     // One word less, and what is around it.
     client.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
     let reply = client.between(&source.1, &target.1, all());
     assert_eq!(reply.status(), Status::RepTooBig);
     assert_eq!(room.nfs.state.lock().copies(), 0);
-    while room.nfs.copier.step() {}
+    while room.nfs.copier.copy_piece() {}
     assert!(mailbox.is_empty());
 }
 

@@ -3,9 +3,8 @@
 use odafs_fabric::sync::Mutex;
 
 use super::callbacks::{hearing, listening};
-use super::delegations::{
-    BOTH, READ, attributes_op, claims, gives_back, open_op, opens, put, recall,
-};
+use super::delegations::{BOTH, READ, attributes_op, claims, gives_back, open_op, opens, recall};
+use super::legacy::{confirmed, opened_and_confirmed};
 use super::*;
 use crate::vfs::attributes::attributes;
 use crate::vfs::file::File;
@@ -70,9 +69,7 @@ fn file_handle(client: &Client<'_>) -> Vec<u8> {
         Operation::GetFileHandle,
     ];
     let reply = client.does(&find);
-    let OperationResult::GetFileHandle(Ok(handle)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let handle = last!(reply, GetFileHandle);
     handle.0.to_vec()
 }
 
@@ -97,9 +94,7 @@ fn an_open_brings_no_delegation_that_the_reply_has_no_room_for() {
     // One word less, and what is around it.
     holder.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
     let reply = open(&holder, b"file");
-    let OperationResult::Open(Ok(opened)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let opened = last!(reply, Open);
     assert_eq!(opened.delegation, Delegation::None);
     assert_eq!(writes(&room, &file), Ok(()));
     assert!(mailbox.is_empty());
@@ -114,9 +109,7 @@ fn a_delegation_is_returned_beside_changes_that_wait_for_it() {
             .may_sync(Procedure::Compound.code(), Reader::new(&bytes))
     };
     let give_back = Operation::DelegationReturn(StateId::ANONYMOUS);
-    let get = Operation::GetAttributes(GetAttributesArgs {
-        asked: Bitmap::EMPTY,
-    });
+    let get = get(Bitmap::EMPTY);
     assert!(!may_sync(&[put(b"handle"), get, give_back]));
     let remove = Operation::Remove(Name(b"file"));
     assert!(may_sync(&[put(b"handle"), remove]));
@@ -141,12 +134,12 @@ fn who_has_reclaimed_and_is_not_done_when_the_grace_ends_may_reclaim_again() {
 }
 
 #[test]
-fn wishes_that_there_are_none_of_are_refused() {
+fn wants_that_there_are_none_of_are_refused() {
     let room = Room::new();
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
-    for wish in [0x600, 0xff00] {
-        let open = open_op(&client, READ | wish, Claim::Null(Name(b"file")));
+    for want in [0x600, 0xff00] {
+        let open = open_op(&client, READ | want, Claim::Null(Name(b"file")));
         let reply = client.does(&[Operation::PutRootFileHandle, open]);
         assert_eq!(reply.status(), Status::Inval);
     }
@@ -324,4 +317,67 @@ fn stable_storage_names_the_files_of_write_delegations() {
     assert!(opens(&holder, b"read", READ).delegation.is_ok());
     room.nfs.tick(odafs_fabric::clock::now());
     assert_eq!(kept.files(), "");
+}
+
+fn lock<'a>(client: &Client<'_>, open: StateId, reclaim: bool) -> Operation<'a> {
+    Operation::Lock(LockArgs {
+        kind: LockType::Write,
+        reclaim,
+        offset: 0,
+        length: 1,
+        locker: Locker::New(OpenToLockOwner {
+            open_sequence: 0,
+            open,
+            lock_sequence: 0,
+            owner: client.owner(b"locker"),
+        }),
+    })
+}
+
+/// A server goes down while stable storage still names the file of a write delegation that was returned.
+#[test]
+fn who_has_reclaimed_what_is_awaited_gives_it_back() {
+    let kept = Kept::default();
+    let (room, _) = kept.room();
+    let (holder, _mailbox) = hearing(&room, b"holder", 1);
+    let given = opens(&holder, b"file", BOTH);
+    assert_eq!(gives_back(&holder, &given), Status::Ok);
+    let old = confirmed(&room, b"old");
+    opened_and_confirmed(&old, b"file");
+    let other = Client::new(&room, b"other", 2);
+    let (open, handle) = other.opened(b"me", b"file", (BOTH, 0), None);
+    let reply = other.does(&[put(&handle), lock(&other, open, false)]);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+    assert!(!kept.files().is_empty());
+
+    let (room, _) = kept.room();
+    let other = Client::reclaiming(&room, b"other", caller(2), 0);
+    let handle = file_handle(&other);
+    let before = Claim::Previous(DelegationType::None);
+    let open = claims(&other, BOTH, put(&handle), before).open;
+    let reply = other.does(&[put(&handle), lock(&other, open, true)]);
+    let OperationResult::Lock(Ok(state)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    // In minor version 0 the owner tells who reclaims.
+    let old = confirmed(&room, b"old");
+    let reply = old.call(0, &[put(&handle), open_op(&old, READ, before)]);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+    // From now on this client awaits the holder as the others do.
+    other.completes();
+    let look = other.does(&[put(&handle), attributes_op()]);
+    assert_eq!(look.status(), Status::Delay);
+    let unlock = Operation::Unlock(UnlockArgs {
+        kind: LockType::Write,
+        sequence: 0,
+        lock: state,
+        offset: 0,
+        length: 1,
+    });
+    let close = Operation::Close(CloseArgs {
+        sequence: 0,
+        state: open,
+    });
+    let reply = other.does(&[put(&handle), unlock, close]);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
 }

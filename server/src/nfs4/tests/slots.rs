@@ -94,14 +94,7 @@ fn a_reply_that_is_too_big_to_be_kept_is_refused() {
     room.file(b"file", &[7; 8192]);
     let client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
-    let reply = client.does(&[
-        Operation::PutFileHandle(FileHandle(&handle)),
-        Operation::Read(ReadArgs {
-            state,
-            offset: 0,
-            count: 8192,
-        }),
-    ]);
+    let reply = client.does(&[put(&handle), read(state, 0, 8192)]);
     assert_eq!(reply.status(), Status::RepTooBigToCache);
 }
 
@@ -187,8 +180,7 @@ fn an_open_whose_result_does_not_fit_makes_nothing() {
     room.file(b"file", &[7; 4096]);
     let mut client = Client::new(&room, b"client", 1);
     let opens = || {
-        let mut out = String::new();
-        room.nfs.append_text(&mut out);
+        let out = room.text();
         let line = out
             .lines()
             .find_map(|l| l.strip_prefix("odafs_nfs4_opens "));
@@ -213,11 +205,7 @@ fn an_open_whose_result_does_not_fit_makes_nothing() {
     // Too long for the slot, with what comes before.
     client.caller.reply_bytes_max = 2 << 20;
     let find = Operation::Lookup(Name(b"file"));
-    let read = Operation::Read(ReadArgs {
-        state: StateId::ANONYMOUS,
-        offset: 0,
-        count: 3900,
-    });
+    let read = read(StateId::ANONYMOUS, 0, 3900);
     let reply = client.does(&[root(), find, read, root(), open(&client, b"third")]);
     assert_eq!(reply.status(), Status::RepTooBigToCache);
     assert!(!made(b"third"));
@@ -236,13 +224,12 @@ fn an_open_whose_result_does_not_fit_makes_nothing() {
             owner: client.owner(b"o"),
         }),
     });
-    let put = Operation::PutFileHandle(FileHandle(&handle));
+    let put = put(&handle);
     let short = client.does(std::slice::from_ref(&put));
     client.caller.reply_bytes_max = short.0.len() as u32 + 64 + 20;
     let reply = client.does(&[put.clone(), lock.clone()]);
     assert_eq!(reply.status(), Status::RepTooBig);
-    let mut out = String::new();
-    room.nfs.append_text(&mut out);
+    let out = room.text();
     assert!(out.contains("\nodafs_nfs4_locks 0\n"));
     client.caller.reply_bytes_max += 4;
     assert_eq!(client.does(&[put, lock]).status(), Status::Ok);
@@ -264,12 +251,7 @@ fn a_compound_that_panicked_does_not_run_again() {
         Operation::PutRootFileHandle,
         Operation::Remove(Name(b"other")),
         Operation::Lookup(Name(b"file")),
-        Operation::Write(WriteArgs {
-            state,
-            offset: 0,
-            stable: Stable::FileSync,
-            data: Payload(b"new"),
-        }),
+        write(state, 0, Stable::FileSync, b"new"),
     ];
     let bytes = client.next(&ask);
     let run = || room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
@@ -305,7 +287,7 @@ fn a_change_whose_result_does_not_fit_is_not_made() {
     let mut client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::BOTH, 0), None);
     let root = || Operation::PutRootFileHandle;
-    let put = || Operation::PutFileHandle(FileHandle(&handle));
+    let put = || put(&handle);
     let mode = SetAttributes {
         mode: Some(0o640),
         ..SetAttributes::default()
@@ -340,21 +322,13 @@ fn a_change_whose_result_does_not_fit_is_not_made() {
                 attributes: raw(&mode),
             }),
         ),
-        (
-            put(),
-            Operation::Write(WriteArgs {
-                state,
-                offset: 0,
-                stable: Stable::FileSync,
-                data: Payload(b"new"),
-            }),
-        ),
+        (put(), write(state, 0, Stable::FileSync, b"new")),
         (put(), Operation::Deallocate(range)),
     ];
     let looker = Client::new(&room, b"looker", 2);
     let look = || {
         let asked = Bitmap::of(&[Attribute::Change]);
-        let get = || Operation::GetAttributes(GetAttributesArgs { asked });
+        let get = || get(asked);
         let reply = looker.does(&[root(), get(), put(), get()]);
         format!("{:?}", &reply.all()[1..])
     };

@@ -12,12 +12,12 @@ fn range(state: StateId, offset: u64, length: u64) -> RangeArgs {
     }
 }
 
-fn read(state: StateId, offset: u64, count: u32) -> ReadArgs {
-    ReadArgs {
+fn read_plus(state: StateId, offset: u64, count: u32) -> Operation<'static> {
+    Operation::ReadPlus(ReadPlusArgs {
         state,
         offset,
         count,
-    }
+    })
 }
 
 impl Client<'_> {
@@ -35,7 +35,7 @@ impl Client<'_> {
             highest_slot: 0,
             cache: false,
         });
-        let file = Operation::PutFileHandle(FileHandle(handle));
+        let file = put(handle);
         let bytes = compound(2, &[sequence, file, operation]);
         let (answer, reply) = self.room.run(&self.caller, &self.who, &bytes, effort);
         assert!(matches!(answer, Answer::Replied), "{answer:?}");
@@ -43,11 +43,9 @@ impl Client<'_> {
     }
 
     pub(super) fn content(&self, handle: &[u8]) -> Vec<u8> {
-        let all = Operation::Read(read(StateId::ANONYMOUS, 0, 1 << 18));
+        let all = read(StateId::ANONYMOUS, 0, 1 << 18);
         let reply = self.on(handle, all);
-        let OperationResult::Read(Ok(ok)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let ok = last!(reply, Read);
         ok.data.0.to_vec()
     }
 }
@@ -157,10 +155,8 @@ fn read_plus_tells_holes_as_such() {
     let client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
     let ask = |offset, count| {
-        let reply = client.on(&handle, Operation::ReadPlus(read(state, offset, count)));
-        let OperationResult::ReadPlus(Ok(ok)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let reply = client.on(&handle, read_plus(state, offset, count));
+        let ok = last!(reply, ReadPlus);
         let (bytes, kinds) = put_together(&ok, offset);
         (bytes, kinds, ok.eof)
     };
@@ -171,11 +167,9 @@ fn read_plus_tells_holes_as_such() {
     assert_eq!(ask(0, 0), (vec![], [0, 0], false));
     // Once it is in memory it is data, which the thread that polls gives.
     assert_eq!(client.content(&handle), data);
-    let all = Operation::ReadPlus(read(state, 0, 1 << 20));
+    let all = read_plus(state, 0, 1 << 20);
     let reply = client.asks(&handle, all, Effort::ResidentOnly);
-    let OperationResult::ReadPlus(Ok(ok)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let ok = last!(reply, ReadPlus);
     assert_eq!((put_together(&ok, 0), ok.eof), ((data, [1, 0]), true));
 }
 
@@ -190,10 +184,8 @@ fn what_the_server_does_not_know_of_a_file_is_no_hole() {
     data.resize(3 * P, 1);
     room.world.write_outside(&live, &data);
     let from = P as u64;
-    let reply = client.on(&handle, Operation::ReadPlus(read(state, from, 100)));
-    let OperationResult::ReadPlus(Ok(ok)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let reply = client.on(&handle, read_plus(state, from, 100));
+    let ok = last!(reply, ReadPlus);
     // Zeros that end the file are neither what it was nor what it is.
     let (bytes, _) = put_together(&ok, from);
     assert!(bytes.is_empty() || !ok.eof, "{bytes:?}");
@@ -212,10 +204,8 @@ fn a_file_of_many_holes_is_read_in_several_steps() {
     let (mut all, mut steps) = (Vec::new(), 0);
     loop {
         let from = all.len() as u64;
-        let reply = client.on(&handle, Operation::ReadPlus(read(state, from, 1 << 20)));
-        let OperationResult::ReadPlus(Ok(ok)) = reply.last() else {
-            panic!("{:?}", reply.last());
-        };
+        let reply = client.on(&handle, read_plus(state, from, 1 << 20));
+        let ok = last!(reply, ReadPlus);
         let (bytes, kinds) = put_together(&ok, from);
         assert!(kinds[0] + kinds[1] <= 16 && !bytes.is_empty());
         all.extend(bytes);
@@ -243,12 +233,7 @@ pub(super) fn pair(
 impl Client<'_> {
     /// Does this to two files, the saved and the current one.
     pub(super) fn between(&self, from: &[u8], to: &[u8], operation: Operation<'_>) -> Reply {
-        self.does(&[
-            Operation::PutFileHandle(FileHandle(from)),
-            Operation::SaveFileHandle,
-            Operation::PutFileHandle(FileHandle(to)),
-            operation,
-        ])
+        self.does(&[put(from), Operation::SaveFileHandle, put(to), operation])
     }
 }
 
@@ -273,9 +258,7 @@ fn a_copy_is_over_when_it_is_answered() {
     let (source, target) = pair(&client, &room, &data);
     let copy = |arguments| client.between(&source.1, &target.1, Operation::Copy(arguments));
     let reply = copy(copy_all(source.0, target.0));
-    let OperationResult::Copy(Ok(ok)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let ok = last!(reply, Copy);
     assert_eq!(ok.response.count, data.len() as u64);
     assert_eq!(ok.response.callback, AtMostOne(None));
     assert_eq!(ok.response.committed, Stable::Unstable);
@@ -290,9 +273,7 @@ fn a_copy_is_over_when_it_is_answered() {
         count: 0,
     });
     let committed = client.on(&target.1, commit);
-    let OperationResult::Commit(Ok(committed)) = committed.last() else {
-        panic!("{:?}", committed.last());
-    };
+    let committed = last!(committed, Commit);
     assert_eq!(committed.verifier, ok.response.verifier);
     // The end of the source, to the middle of the target.
     let part = CopyArgs {
@@ -335,7 +316,7 @@ fn a_copy_that_cannot_be_made_is_refused() {
     let reply = client.does(&[
         Operation::PutRootFileHandle,
         Operation::SaveFileHandle,
-        Operation::PutFileHandle(FileHandle(&target.1)),
+        put(&target.1),
         Operation::Copy(both.clone()),
     ]);
     assert_eq!(reply.status(), Status::WrongType);
@@ -359,9 +340,7 @@ fn current_stateids_are_those_of_the_saved_and_of_the_current_file() {
         Operation::GetFileHandle,
     ]);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
-    let OperationResult::GetFileHandle(Ok(handle)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let handle = last!(reply, GetFileHandle);
     assert_eq!(client.content(handle.0), b"data");
 }
 
@@ -372,11 +351,9 @@ fn a_clone_is_in_blocks_that_an_attribute_tells() {
     let data = vec![3; 2 * P + 100];
     let (source, target) = pair(&client, &room, &data);
     let asked = Bitmap::of(&[Attribute::CloneBlockSize]);
-    let ask = Operation::GetAttributes(GetAttributesArgs { asked });
+    let ask = get(asked);
     let reply = client.on(&source.1, ask);
-    let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let raw = last!(reply, GetAttributes);
     let told = Attributes::parse(&raw).expect("attributes");
     assert_eq!(told.clone_block_size, Some(P as u32));
     let clone = |source_offset, destination_offset, count| {

@@ -33,30 +33,11 @@ fn counting(at_sync: impl Fn() + Send + Sync + 'static) -> (Room, Arc<AtomicUsiz
 
 /// A write that is synced, once.
 fn write(state: StateId, offset: u64, data: &[u8]) -> Operation<'_> {
-    Operation::Write(WriteArgs {
-        state,
-        offset,
-        stable: Stable::FileSync,
-        data: Payload(data),
-    })
-}
-
-fn read(state: StateId, offset: u64, count: u32) -> Operation<'static> {
-    Operation::Read(ReadArgs {
-        state,
-        offset,
-        count,
-    })
+    super::write(state, offset, Stable::FileSync, data)
 }
 
 fn size() -> Operation<'static> {
-    Operation::GetAttributes(GetAttributesArgs {
-        asked: Bitmap::of(&[Attribute::Size]),
-    })
-}
-
-fn put(handle: &[u8]) -> Operation<'_> {
-    Operation::PutFileHandle(FileHandle(handle))
+    get(Bitmap::of(&[Attribute::Size]))
 }
 
 fn told(result: &OperationResult<'_>) -> u64 {

@@ -1,7 +1,7 @@
 //! Exports that a reload takes from a client, which holds something there; and users that an export squashes to one.
 
 use super::callbacks::hearing;
-use super::delegations::{BOTH, put};
+use super::delegations::BOTH;
 use super::legacy::confirmed;
 use super::*;
 use crate::rpc::access::{Rule, Squash};
@@ -112,14 +112,8 @@ fn downgrade(state: StateId, sequence: u32) -> Operation<'static> {
     })
 }
 
-fn close(state: StateId, sequence: u32) -> Operation<'static> {
-    Operation::Close(CloseArgs { sequence, state })
-}
-
 fn size() -> Operation<'static> {
-    Operation::GetAttributes(GetAttributesArgs {
-        asked: Bitmap::of(&[Attribute::Size]),
-    })
+    get(Bitmap::of(&[Attribute::Size]))
 }
 
 /// The stateid that an operation on locks or opens came to.
@@ -161,17 +155,8 @@ fn what_a_client_holds_it_gives_back_where_it_may_go_no_more() {
             offset: 0,
             count: 0,
         }),
-        Operation::Read(ReadArgs {
-            state: taken.open,
-            offset: 0,
-            count: 1,
-        }),
-        Operation::Write(WriteArgs {
-            state: taken.open,
-            offset: 0,
-            stable: Stable::Unstable,
-            data: Payload(b"data"),
-        }),
+        read(taken.open, 0, 1),
+        write(taken.open, 0, Stable::Unstable, b"data"),
     ] {
         let code = operation.code();
         let refused = taken.and(&client, 1, operation);
@@ -239,17 +224,7 @@ fn users_that_are_squashed_to_one_do_not_end_the_clients_of_each_other() {
     let mut client = Client::new(&room, b"client", 1);
     client.caller.peer = at(1);
     takes(&client, 1, b"file");
-    let exchange = |verifier, flags| {
-        Operation::ExchangeId(ExchangeIdArgs {
-            client: ClientOwner {
-                verifier: [verifier; 8],
-                id: Opaque(b"client"),
-            },
-            flags,
-            protection: StateProtection::None,
-            implementation: AtMostOne(None),
-        })
-    };
+    let exchange = |verifier, flags| exchange(b"client", verifier, flags);
     let mut other = Client::unknown(&room, 2);
     other.caller.peer = at(2);
     other.who = Credential::of(6, 6, &[]);

@@ -13,8 +13,10 @@ use crate::store::{ObjectId, Result, Status};
 /// The objects of a store that have unsynced bytes.
 pub(super) struct Unsynced {
     state: Mutex<State>,
-    /// Signals that a turn has ended, that something is to be synced unasked, or that the store ends.
-    moved: Condvar,
+    /// Signals that a turn has ended.
+    turn_ended: Condvar,
+    /// Signals that something may be to be synced unasked, or that the store ends.
+    surplus_grew: Condvar,
     max: usize,
 }
 
@@ -54,7 +56,8 @@ impl Unsynced {
                 held: 0,
                 stopped: false,
             }),
-            moved: Condvar::new(),
+            turn_ended: Condvar::new(),
+            surplus_grew: Condvar::new(),
             max: max.max(1),
         }
     }
@@ -73,8 +76,8 @@ impl Unsynced {
         known.descriptors.push(Arc::clone(descriptor));
         if known.descriptors.len() == 1 {
             state.held += 1;
-            if state.held > self.max / 2 {
-                self.moved.notify_all();
+            if self.are_too_many(&state) {
+                self.surplus_grew.notify_all();
             }
         }
     }
@@ -83,6 +86,11 @@ impl Unsynced {
     pub fn find(&self, object: ObjectId) -> Option<Arc<Descriptor>> {
         let state = self.state.lock();
         state.objects.peek(&object)?.descriptors.first().cloned()
+    }
+
+    /// Whether so many objects have unsynced bytes that some should be synced unasked.
+    fn are_too_many(&self, state: &State) -> bool {
+        state.held > self.max / 2
     }
 
     /// Whether too many objects have unsynced bytes.
@@ -131,7 +139,7 @@ impl Unsynced {
             .peek(&object)
             .is_some_and(|known| known.syncing)
         {
-            state = self.moved.wait(state);
+            state = self.turn_ended.wait(state);
         }
         let known = state.objects.get_or_insert_mut(object, Object::default);
         known.syncing = true;
@@ -148,21 +156,21 @@ impl Unsynced {
             if state.stopped {
                 return None;
             }
-            if state.held > self.max / 2 {
+            if self.are_too_many(&state) {
                 let mut waiting = state.objects.iter().rev();
                 let idle = waiting.find(|(_, known)| known.is_idle());
                 if let Some((object, _)) = idle {
                     return Some(*object);
                 }
             }
-            state = self.moved.wait(state);
+            state = self.surplus_grew.wait(state);
         }
     }
 
     /// Ends [`Unsynced::surplus`].
     pub fn stop(&self) {
         self.state.lock().stopped = true;
-        self.moved.notify_all();
+        self.surplus_grew.notify_all();
     }
 }
 
@@ -216,13 +224,18 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.unsynced.state.lock();
+        let unsynced = self.unsynced;
+        let mut state = unsynced.state.lock();
         if let Some(known) = state.objects.peek_mut(&self.object) {
             known.syncing = false;
         }
         state.tidy(self.object);
+        let too_many = unsynced.are_too_many(&state);
         drop(state);
-        self.unsynced.moved.notify_all();
+        unsynced.turn_ended.notify_all();
+        if too_many {
+            unsynced.surplus_grew.notify_all();
+        }
     }
 }
 

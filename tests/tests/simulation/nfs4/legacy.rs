@@ -129,9 +129,9 @@ impl Client<'_> {
                 if self.open_of(file).locks[owner].state.is_some() {
                     self.held[file].turns[owner] += counted;
                 } else {
+                    // Both owners count it.
                     self.turn += counted;
-                    // An owner exists only once it has got a lock.
-                    self.held[file].turns[owner] += u32::from(status.is_none());
+                    self.held[file].turns[owner] += counted;
                 }
             }
             Op::Unlock { file, owner, .. } => self.held[file].turns[owner] += counted,

@@ -15,7 +15,7 @@ fn exchange_id_goes_by_name_verifier_and_user() {
     // What was not confirmed is replaced, by whomever.
     let second = ask(state, Principal(2), 1, 0).unwrap();
     assert_ne!(first.client_id, second.client_id);
-    let stale = state.create_session(at(1), WHO, way(1), &create(first.client_id, 1));
+    let stale = state.create_session(at(1), WHO, arrival(1), &create(first.client_id, 1));
     assert_eq!(stale, Err(Status::StaleClientId));
 
     let (id, session) = client(state, at(1), b"one");
@@ -31,7 +31,12 @@ fn exchange_id_goes_by_name_verifier_and_user() {
     // A client that has started anew has what it had until it is confirmed.
     let anew = ask(state, WHO, 2, 0).unwrap();
     assert_eq!(state.counts(), [2, 1, 1, 0]);
-    let made = state.create_session(at(1), WHO, way(1), &create(anew.client_id, anew.sequence));
+    let made = state.create_session(
+        at(1),
+        WHO,
+        arrival(1),
+        &create(anew.client_id, anew.sequence),
+    );
     made.unwrap();
     assert_eq!(state.counts(), [1, 1, 0, 0]);
     let gone = state.sequence(at(1), 1, &sequence(session, 0, 1, false), 100, 1);
@@ -42,7 +47,7 @@ fn exchange_id_goes_by_name_verifier_and_user() {
 fn a_client_without_anything_can_be_destroyed() {
     let state = &mut machine();
     let (id, session) = client(state, at(1), b"one");
-    let destroy = |state: &mut State| state.destroy_client_id(at(1), id);
+    let destroy = |state: &mut State| state.destroy_client_id(id);
     assert_eq!(destroy(state), Err(Status::ClientIdBusy));
     state.destroy_session(at(1), id, &session).unwrap();
     let file = open(state, at(1), id, b"o", (1, 0)).unwrap();
@@ -127,11 +132,11 @@ fn a_client_of_minor_version_0_learns_that_it_was_expelled() {
     let state = &mut machine();
     let old = legacy(state, at(0), b"old", 1);
     let named = owner(old, b"o");
-    let deny_all = Wanted {
+    let deny_all = OpenRequest {
         deny: 3,
         ..wanted(3, 0)
     };
-    let Turn::Execute(turn) = state.owner_turn(at(0), &named, 1).unwrap() else {
+    let Ok(Some(Turn::Execute(turn))) = state.owner_turn(at(0), &named, 1) else {
         panic!();
     };
     let opened = state.open(at(0), Sender::Named, &named, &deny_all).unwrap();
@@ -139,7 +144,7 @@ fn a_client_of_minor_version_0_learns_that_it_was_expelled() {
     let (two, _) = client(state, at(200), b"two");
     open(state, at(200), two, b"o", (1, 0)).unwrap();
     assert_eq!(state.renew(at(200), old), Err(Status::Expired));
-    let confirm = state.state_turn(at(200), &opened.state, 2);
+    let confirm = state.state_turn(at(200), &opened.stateid, 2);
     assert_eq!(confirm.unwrap_err(), Status::Expired);
     // Its next SETCLIENTID makes a new client, though its verifier is the same.
     assert_ne!(legacy(state, at(200), b"old", 1), old);
@@ -166,7 +171,7 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
         Err(Status::Grace),
         "not yet"
     );
-    let reclaim = Wanted {
+    let reclaim = OpenRequest {
         reclaim: true,
         ..wanted(3, 0)
     };
@@ -175,17 +180,17 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
     let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
     let one = exchanged.unwrap().client_id;
     state
-        .create_session(at(1), WHO, way(1), &create(one, 1))
+        .create_session(at(1), WHO, arrival(1), &create(one, 1))
         .unwrap();
     let sender = Sender::Client(one);
     state
         .open(at(1), sender, &owner(one, b"o"), &reclaim)
         .unwrap();
     assert_eq!(open(state, at(1), one, b"p", (1, 0)), Err(Status::Grace));
-    state.reclaim_complete(at(1), one, false).unwrap();
+    state.reclaim_complete(one, false).unwrap();
     let late = state.open(at(1), sender, &owner(one, b"p"), &reclaim);
     assert_eq!(late, Err(Status::NoGrace));
-    let twice = state.reclaim_complete(at(1), one, false);
+    let twice = state.reclaim_complete(one, false);
     assert_eq!(twice, Err(Status::CompleteAlready));
     // One of those that may reclaim has not come.
     assert!(state.in_grace(at(89)));

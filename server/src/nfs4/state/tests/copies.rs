@@ -16,12 +16,12 @@ fn hearing(state: &mut State, now: Nanos, name: &[u8]) -> (u64, SessionId) {
         callback_security: List(vec![CallbackSecurity::None]),
         ..create(id, exchanged.sequence)
     };
-    let way = Way {
+    let arrival = Arrival {
         minor: 2,
-        ..way(id)
+        ..arrival(id)
     };
-    let made = state.create_session(now, WHO, way, &args).unwrap();
-    state.reclaim_complete(now, id, false).unwrap();
+    let made = state.create_session(now, WHO, arrival, &args).unwrap();
+    state.reclaim_complete(id, false).unwrap();
     (id, made.session)
 }
 
@@ -43,13 +43,13 @@ fn a_copy_does_not_outlive_the_rules_that_it_began_under() {
     let state = &mut machine();
     let (id, _) = hearing(state, at(0), b"one");
     let copy = begin(state, id).unwrap();
-    assert_eq!(state.copy_turn(at(0), &copy), CopyTurn::Copy);
+    assert_eq!(state.next_piece(at(0), &copy), NextPiece::Copy);
     state.withdraw_copies();
-    assert!(state.copied(&copy, 100));
-    let refused = CopyTurn::Refused(Status::Access);
-    assert_eq!(state.copy_turn(at(0), &copy), refused);
+    assert!(state.end_piece(&copy, 100));
+    let refused = NextPiece::Refused(Status::Access);
+    assert_eq!(state.next_piece(at(0), &copy), refused);
     let later = begin(state, id).unwrap();
-    assert_eq!(state.copy_turn(at(0), &later), CopyTurn::Copy);
+    assert_eq!(state.next_piece(at(0), &later), NextPiece::Copy);
 }
 
 #[test]
@@ -58,17 +58,17 @@ fn a_piece_that_is_under_way_is_waited_for() {
     let (id, _) = hearing(state, at(0), b"one");
     let sender = Sender::Client(id);
     let copy = begin(state, id).unwrap();
-    assert_eq!(state.copy_turn(at(0), &copy), CopyTurn::Copy);
+    assert_eq!(state.next_piece(at(0), &copy), NextPiece::Copy);
     state.cancel_copy(sender, &copy, TARGET).unwrap();
     assert!(state.is_copying(&copy));
     let twice = state.cancel_copy(sender, &copy, TARGET);
     assert_eq!(twice, Err(Status::BadStateId));
-    assert!(!state.copied(&copy, 100), "nobody wants the rest");
+    assert!(!state.end_piece(&copy, 100), "nobody wants the rest");
     assert!(!state.is_copying(&copy));
-    assert_eq!(state.copy_turn(at(0), &copy), CopyTurn::Gone);
+    assert_eq!(state.next_piece(at(0), &copy), NextPiece::Gone);
     // One that ends meanwhile says nothing.
     let copy = begin(state, id).unwrap();
-    assert_eq!(state.copy_turn(at(0), &copy), CopyTurn::Copy);
+    assert_eq!(state.next_piece(at(0), &copy), NextPiece::Copy);
     state.forget_copy(&copy);
     state.end_copy(&copy, Status::Ok);
     assert!(!state.is_copying(&copy) && state.take_callbacks(at(0)).is_empty());
@@ -82,9 +82,9 @@ fn a_share_that_denies_writing_ends_a_copy_under_no_open() {
     let (id, session) = hearing(state, at(0), b"one");
     let (other, _) = client(state, at(0), b"other");
     let copy = begin(state, id).unwrap();
-    assert_eq!(state.copy_turn(at(0), &copy), CopyTurn::Copy);
-    assert!(state.copied(&copy, 100));
-    let denies = Wanted {
+    assert_eq!(state.next_piece(at(0), &copy), NextPiece::Copy);
+    assert!(state.end_piece(&copy, 100));
+    let denies = OpenRequest {
         file: TARGET,
         ..wanted(1, 2)
     };
@@ -92,8 +92,8 @@ fn a_share_that_denies_writing_ends_a_copy_under_no_open() {
     state
         .open(at(0), Sender::Client(other), &named, &denies)
         .unwrap();
-    let refused = CopyTurn::Refused(Status::Locked);
-    assert_eq!(state.copy_turn(at(0), &copy), refused);
+    let refused = NextPiece::Refused(Status::Locked);
+    assert_eq!(state.next_piece(at(0), &copy), refused);
     state.end_copy(&copy, Status::Locked);
     let sends = state.take_callbacks(at(0));
     let [send] = &sends[..] else {
@@ -109,7 +109,7 @@ fn a_share_that_denies_writing_ends_a_copy_under_no_open() {
     };
     assert_eq!(*copied, told);
     // Whatever the client answers, it has heard.
-    state.called(&session, send.sequence, Called::Somehow);
+    state.called(&session, send.sequence, Called::AnswerLost);
     assert_eq!(state.copies(), 0);
 }
 
@@ -120,7 +120,7 @@ fn who_does_not_take_what_became_of_its_copies_begins_no_others() {
     let copies = Vec::from_iter((0..20).map_while(|_| begin(state, id)));
     assert_eq!(copies.len(), 8);
     for copy in &copies {
-        assert_eq!(state.copy_turn(at(0), copy), CopyTurn::Copy);
+        assert_eq!(state.next_piece(at(0), copy), NextPiece::Copy);
         state.end_copy(copy, Status::Ok);
     }
     let sends = state.take_callbacks(at(0));
@@ -142,8 +142,11 @@ fn who_does_not_take_what_became_of_its_copies_begins_no_others() {
         channel: WantedChannel::BackOrBoth,
         rdma: false,
     };
-    let way = Way { minor: 2, ..way(9) };
-    state.bind_connection(at(0), way, &bind).unwrap();
+    let arrival = Arrival {
+        minor: 2,
+        ..arrival(9)
+    };
+    state.bind_connection(at(0), arrival, &bind).unwrap();
     assert!(state.take_callbacks(at(0)).is_empty());
     state.tick(at(200));
     assert_empty(state);

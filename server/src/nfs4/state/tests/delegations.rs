@@ -15,8 +15,8 @@ pub(super) fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, 
         callback_security: List(vec![CallbackSecurity::None]),
         ..create(id, exchanged.sequence)
     };
-    let made = state.create_session(at(0), WHO, way(connection), &create);
-    state.reclaim_complete(at(0), id, false).unwrap();
+    let made = state.create_session(at(0), WHO, arrival(connection), &create);
+    state.reclaim_complete(id, false).unwrap();
     (id, made.unwrap().session)
 }
 
@@ -24,8 +24,8 @@ pub(super) fn file(ino: u64) -> ObjectId {
     ObjectId { ino, generation: 1 }
 }
 
-pub(super) fn of(file: ObjectId, access: u32) -> Wanted {
-    Wanted {
+pub(super) fn of(file: ObjectId, access: u32) -> OpenRequest {
+    OpenRequest {
         file,
         ..wanted(access, 0)
     }
@@ -50,7 +50,7 @@ fn take_for(
     state: &mut State,
     now: Nanos,
     client: u64,
-    wanted: Wanted,
+    wanted: OpenRequest,
     kind: Delegated,
 ) -> Result<StateId, WhyNone> {
     let file = wanted.file;
@@ -78,8 +78,8 @@ pub(super) fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
         }
         for send in sends {
             state.called(&send.session, send.sequence, Called::Seen);
-            if let Callback::Recall { state, .. } = send.callback {
-                recalled.push(state);
+            if let Callback::Recall { stateid, .. } = send.callback {
+                recalled.push(stateid);
             }
         }
     }
@@ -195,8 +195,8 @@ fn who_does_not_return_it_loses_it_and_is_told_until_it_takes_note() {
     let (b, _) = client(state, at(0), b"b");
     let sender = Sender::Client(a);
     let held = take(state, at(0), a, FILE).unwrap();
-    assert_eq!(state.test_state(at(0), a, &held), Status::Ok);
-    assert_eq!(state.free_state(at(0), a, &held), Err(Status::LocksHeld));
+    assert_eq!(state.test_state(a, &held), Status::Ok);
+    assert_eq!(state.free_state(a, &held), Err(Status::LocksHeld));
     assert_eq!(state.io(at(0), sender, &held, FILE, Io::Read), Ok(()));
     let write = state.io(at(0), sender, &held, FILE, Io::Write);
     assert_eq!(write, Err(Status::OpenMode));
@@ -221,9 +221,9 @@ fn who_does_not_return_it_loses_it_and_is_told_until_it_takes_note() {
     let revoked = Err(Status::DelegRevoked);
     assert_eq!(state.io(at(92), sender, &held, FILE, Io::Read), revoked);
     assert_eq!(state.delegation_return(sender, &held, FILE), revoked);
-    assert_eq!(state.test_state(at(92), a, &held), Status::DelegRevoked);
-    assert_eq!(state.free_state(at(92), a, &held), Ok(()));
-    assert_eq!(state.test_state(at(92), a, &held), Status::BadStateId);
+    assert_eq!(state.test_state(a, &held), Status::DelegRevoked);
+    assert_eq!(state.free_state(a, &held), Ok(()));
+    assert_eq!(state.test_state(a, &held), Status::BadStateId);
     assert_eq!(status_flags(state, session, 1), 0);
 }
 
@@ -311,9 +311,9 @@ fn delegations_from_before_a_restart_are_reclaimed() {
         .unwrap();
     let id = exchanged.client_id;
     let sender = Sender::Client(id);
-    let made = state.create_session(at(1), WHO, way(1), &create(id, exchanged.sequence));
+    let made = state.create_session(at(1), WHO, arrival(1), &create(id, exchanged.sequence));
     made.unwrap();
-    let wanted = Wanted {
+    let wanted = OpenRequest {
         reclaim: true,
         ..of(FILE, READ)
     };
@@ -329,7 +329,7 @@ fn delegations_from_before_a_restart_are_reclaimed() {
     // It hears no callbacks, and so cannot keep it.
     assert!(recall);
     assert_eq!(state.delegation_return(sender, &given, FILE), Ok(()));
-    state.reclaim_complete(at(2), id, false).unwrap();
+    state.reclaim_complete(id, false).unwrap();
     assert!(!state.awaits_delegations());
     let late = state.may_delegate(at(2), sender, &wanted, Delegated::Read);
     assert_eq!(late, Err(WhyNone::Resource(false)));
@@ -370,10 +370,10 @@ fn what_was_taken_from_a_client_it_reclaims_no_more() {
     let refused = state.may_reclaim_delegation(Sender::Client(id));
     assert_eq!(refused, Err(Status::ReclaimBad));
     // When it has taken note it may reclaim the others.
-    old.free_state(at(92), a, &held).unwrap();
+    old.free_state(a, &held).unwrap();
     assert!(kept(&mut old).expect("it holds state").delegations);
     assert_eq!(status_flags(&mut old, session, 1), 0);
-    assert_eq!(old.test_state(at(92), a, &held), Status::BadStateId);
+    assert_eq!(old.test_state(a, &held), Status::BadStateId);
     assert_eq!(
         old.delegation_return(sender, &held, FILE),
         Err(Status::BadStateId)
@@ -416,7 +416,7 @@ fn who_has_it_alone_gets_one_to_write() {
     assert_eq!(state.io(at(0), sender, &held, FILE, Io::Write), Ok(()));
     assert_eq!(state.may_claim(sender, &held, FILE, READ | WRITE), Ok(()));
     // Opens by it disturb nobody, and those of others do, for reading too.
-    let by_it = Wanted {
+    let by_it = OpenRequest {
         delegated: true,
         ..of(FILE, READ)
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const READS: Wanted = Wanted {
+const READS: OpenRequest = OpenRequest {
     file: FILE,
     access: 1,
     deny: 0,
@@ -154,7 +154,7 @@ fn owners_with_long_names_are_fewer() {
         name[0] = opens.len() as u8;
         let sender = Sender::Client(id);
         match state.open(at(0), sender, &owner(id, &name), &READS) {
-            Ok(opened) => opens.push(opened.state),
+            Ok(opened) => opens.push(opened.stateid),
             Err(status) => break status,
         }
     };

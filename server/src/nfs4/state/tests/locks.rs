@@ -237,15 +237,15 @@ fn stateids_are_freed_when_nothing_is_locked() {
     let lock = state
         .lock(at(0), sender, FILE, all, &locker, false)
         .unwrap();
-    assert_eq!(state.test_state(at(0), one, &lock), Status::Ok);
-    assert_eq!(state.test_state(at(0), two, &lock), Status::BadStateId);
-    assert_eq!(state.free_state(at(0), one, &open), Err(Status::LocksHeld));
-    assert_eq!(state.free_state(at(0), one, &lock), Err(Status::LocksHeld));
+    assert_eq!(state.test_state(one, &lock), Status::Ok);
+    assert_eq!(state.test_state(two, &lock), Status::BadStateId);
+    assert_eq!(state.free_state(one, &open), Err(Status::LocksHeld));
+    assert_eq!(state.free_state(one, &lock), Err(Status::LocksHeld));
     let left = state.unlock(at(0), sender, &lock, FILE, all).unwrap();
-    assert_eq!(state.test_state(at(0), one, &lock), Status::OldStateId);
-    assert_eq!(state.free_state(at(0), one, &lock), Err(Status::OldStateId));
-    assert_eq!(state.free_state(at(0), one, &left), Ok(()));
-    assert_eq!(state.free_state(at(0), one, &left), Err(Status::BadStateId));
+    assert_eq!(state.test_state(one, &lock), Status::OldStateId);
+    assert_eq!(state.free_state(one, &lock), Err(Status::OldStateId));
+    assert_eq!(state.free_state(one, &left), Ok(()));
+    assert_eq!(state.free_state(one, &left), Err(Status::BadStateId));
     state.close(at(0), sender, &open, FILE).unwrap();
     assert!(state.owners.is_empty() && state.files.is_empty());
 }

@@ -142,9 +142,15 @@ impl World {
                 args.fore.max_requests = slots;
                 args.flags = create_session_flag::BACK_CHANNEL;
                 args.callback_security = List(vec![CallbackSecurity::None]);
-                if let Ok(made) =
-                    state.create_session(now, who(false), Way { minor: 2, ..way(1) }, &args)
-                {
+                if let Ok(made) = state.create_session(
+                    now,
+                    who(false),
+                    Arrival {
+                        minor: 2,
+                        ..arrival(1)
+                    },
+                    &args,
+                ) {
                     self.sessions.push(made.session);
                 }
             }
@@ -162,8 +168,8 @@ impl World {
                 Some(slot) => state.abandon(&slot),
                 None => {}
             },
-            Step::Complete(index) => drop(state.reclaim_complete(now, id(index), false)),
-            Step::Destroy(index) => drop(state.destroy_client_id(now, id(index))),
+            Step::Complete(index) => drop(state.reclaim_complete(id(index), false)),
+            Step::Destroy(index) => drop(state.destroy_client_id(id(index))),
             Step::DestroySession(index, connection) => {
                 let _ = state.destroy_session(now, connection, &session(index));
             }
@@ -181,7 +187,7 @@ impl World {
             }
             Step::Open(index, name, access, deny, ino, legacy) => {
                 let name = [name];
-                let wanted = Wanted {
+                let wanted = OpenRequest {
                     file: file(ino),
                     access,
                     deny,
@@ -191,19 +197,19 @@ impl World {
                 let owner = owner(id(index), &name);
                 let opened = state.open(now, sender(index, legacy), &owner, &wanted);
                 if let Ok(opened) = opened {
-                    self.states.push((opened.state, ino));
+                    self.states.push((opened.stateid, ino));
                 }
             }
             Step::Turn(index, name, number) => {
                 let name = [name];
                 let turn = state.owner_turn(now, &owner(id(index), &name), number);
-                if let Ok(Turn::Execute(turn)) = turn {
+                if let Ok(Some(Turn::Execute(turn))) = turn {
                     self.turns.push(turn);
                 }
             }
             Step::StateTurn(index, number) => {
                 let turn = state.state_turn(now, &named(index).0, number);
-                if let Ok(Turn::Execute(turn)) = turn {
+                if let Ok(Some(Turn::Execute(turn))) = turn {
                     self.turns.push(turn);
                 }
             }
@@ -270,7 +276,7 @@ impl World {
                 let _ = state.io(now, sender(index, legacy), &given, file(ino), Io::Write);
             }
             Step::Free(index, client) => {
-                let _ = state.free_state(now, id(client), &named(index).0);
+                let _ = state.free_state(id(client), &named(index).0);
             }
             Step::Release(index, name) => {
                 let name = [name];
@@ -281,7 +287,7 @@ impl World {
                     true => Delegated::Write,
                     false => Delegated::Read,
                 };
-                let wanted = Wanted {
+                let wanted = OpenRequest {
                     file: file(ino),
                     access: share_access::READ,
                     deny: 0,
@@ -321,16 +327,16 @@ impl World {
                 let Some(copy) = pick(&self.copies, index) else {
                     return;
                 };
-                match (state.copy_turn(now, &copy), how) {
-                    (CopyTurn::Gone, _) => {}
+                match (state.next_piece(now, &copy), how) {
+                    (NextPiece::Gone, _) => {}
                     // It is cancelled in the middle.
                     (_, 0) => {
                         state.forget_copy(&copy);
-                        assert!(!state.copied(&copy, 1));
+                        assert!(!state.end_piece(&copy, 1));
                     }
-                    (CopyTurn::Refused(status), _) => state.end_copy(&copy, status),
-                    (CopyTurn::Copy, 1) => state.end_copy(&copy, Status::Ok),
-                    (CopyTurn::Copy, _) => assert!(state.copied(&copy, 1)),
+                    (NextPiece::Refused(status), _) => state.end_copy(&copy, status),
+                    (NextPiece::Copy, 1) => state.end_copy(&copy, Status::Ok),
+                    (NextPiece::Copy, _) => assert!(state.end_piece(&copy, 1)),
                 }
             }
             Step::Cancel(index, client, ino) => {

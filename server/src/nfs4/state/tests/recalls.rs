@@ -17,11 +17,11 @@ fn a_recall_whose_answer_was_lost_comes_again() {
     let held = take(state, at(0), a, FILE).unwrap();
     assert!(!state.recall(at(1), FILE, None));
     let send = next(state, at(1));
-    state.called(&send.session, send.sequence, Called::Somehow);
+    state.called(&send.session, send.sequence, Called::AnswerLost);
     state.tick(at(2));
     let again = next(state, at(2));
     assert_eq!(again.sequence, send.sequence + 1);
-    assert!(matches!(again.callback, Callback::Recall { state, .. } if state == held));
+    assert!(matches!(again.callback, Callback::Recall { stateid, .. } if stateid == held));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_was_taken_away_is_known_until_its_client_takes_note() {
     assert_eq!(revoked, Err(Status::DelegRevoked));
     // It holds nothing that stands.
     state.destroy_session(at(92), 1, &session).unwrap();
-    assert_eq!(state.destroy_client_id(at(92), a), Ok(()));
+    assert_eq!(state.destroy_client_id(a), Ok(()));
     assert!(!state.is_held(FILE));
 }
 
@@ -173,5 +173,5 @@ fn open_of(state: &mut State, client: u64, file: ObjectId) -> StateId {
     let wanted = of(file, READ);
     let sender = Sender::Client(client);
     let opened = state.open(at(0), sender, &owner(client, b"o"), &wanted);
-    opened.unwrap().state
+    opened.unwrap().stateid
 }

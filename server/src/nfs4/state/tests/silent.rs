@@ -16,7 +16,7 @@ fn takes(state: &mut State, now: Nanos, number: u32) {
             (id, Sender::Client(id))
         }
     };
-    let wanted = Wanted {
+    let wanted = OpenRequest {
         file,
         access: 3,
         deny: u32::from(number.is_multiple_of(5)),
@@ -26,15 +26,15 @@ fn takes(state: &mut State, now: Nanos, number: u32) {
     let named = owner(id, b"o");
     let turn = (sender == Sender::Named).then(|| state.owner_turn(now, &named, 1));
     let opened = state.open(now, sender, &named, &wanted);
-    if let Some(Ok(Turn::Execute(turn))) = turn {
+    if let Some(Ok(Some(Turn::Execute(turn)))) = turn {
         state.end_turn(turn, Status::Ok, b"result");
     }
-    let Ok(mut opened) = opened.map(|opened| opened.state) else {
+    let Ok(mut opened) = opened.map(|opened| opened.stateid) else {
         // The one before has it, and denies it.
         return;
     };
     if sender == Sender::Named
-        && let Ok(Turn::Execute(turn)) = state.state_turn(now, &opened, 2)
+        && let Ok(Some(Turn::Execute(turn))) = state.state_turn(now, &opened, 2)
     {
         opened = state.open_confirm(now, &opened, file).expect("confirmed");
         state.end_turn(turn, Status::Ok, b"result");
@@ -60,7 +60,7 @@ fn works(state: &mut State, now: Nanos, id: u64, file: u64) -> Result<(), Status
         ino: file,
         generation: 0,
     };
-    let wanted = Wanted {
+    let wanted = OpenRequest {
         file,
         access: 3,
         deny: 0,
@@ -71,7 +71,7 @@ fn works(state: &mut State, now: Nanos, id: u64, file: u64) -> Result<(), Status
     let opened = state.open(now, sender, &owner(id, b"w"), &wanted)?;
     let locker = Locker::New(OpenToLockOwner {
         open_sequence: 0,
-        open: opened.state,
+        open: opened.stateid,
         lock_sequence: 0,
         owner: owner(id, b"w"),
     });
@@ -85,7 +85,7 @@ fn works(state: &mut State, now: Nanos, id: u64, file: u64) -> Result<(), Status
         LockRefused::Denied(_) => Status::Denied,
         LockRefused::Other(status) => status,
     })?;
-    state.close(now, sender, &opened.state, file).map(drop)
+    state.close(now, sender, &opened.stateid, file).map(drop)
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn comes(state: &mut State, now: Nanos, name: &[u8]) -> Result<(), Status> {
     let exchanged = state.exchange_id(now, WHO, &exchange(name, 1, 0))?;
     let id = exchanged.client_id;
     let args = create(id, exchanged.sequence);
-    let made = state.create_session(now, WHO, way(id), &args)?;
+    let made = state.create_session(now, WHO, arrival(id), &args)?;
     assert_eq!(made.fore.max_requests, args.fore.max_requests);
-    state.reclaim_complete(now, id, false)?;
+    state.reclaim_complete(id, false)?;
     works(state, now, id, 1 << 40)
 }
 
@@ -164,7 +164,7 @@ fn who_is_silent_makes_room_for_state_once_there_is_none() {
     for name in 0..4u8 {
         let (id, _) = client(state, at(0), &[name]);
         for ino in 0..64 {
-            let wanted = Wanted {
+            let wanted = OpenRequest {
                 file: ObjectId { ino, generation: 0 },
                 ..wanted(1, 0)
             };
@@ -229,12 +229,12 @@ fn sessions_of_the_silent_make_room_for_those_of_others() {
                 fore: most,
                 ..create(id, sequence)
             };
-            state.create_session(at(0), WHO, way(id), &args).ok()
+            state.create_session(at(0), WHO, arrival(id), &args).ok()
         });
         if made.count() == 0 {
             break;
         }
-        state.reclaim_complete(at(0), id, false).unwrap();
+        state.reclaim_complete(id, false).unwrap();
         open(state, at(0), id, b"o", (1, 0)).unwrap();
         silent += 1;
     }
@@ -260,7 +260,7 @@ fn a_session_is_destroyed_under_a_compound_and_knows_few_connections() {
     };
     for connection in 1000..2000 {
         state
-            .bind_connection(at(0), way(connection), &bind)
+            .bind_connection(at(0), arrival(connection), &bind)
             .unwrap();
         assert!(state.connections.len() <= 64);
     }
@@ -274,6 +274,6 @@ fn a_session_is_destroyed_under_a_compound_and_knows_few_connections() {
     for connection in 1000..2000 {
         state.connection_closed(connection);
     }
-    state.destroy_client_id(at(0), id).unwrap();
+    state.destroy_client_id(id).unwrap();
     assert_empty(state);
 }

@@ -8,7 +8,7 @@ fn create_session_is_answered_again_and_only_what_succeeds_is_counted() {
     let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
     let id = exchanged.unwrap().client_id;
     let ask = |state: &mut State, who, args: &CreateSessionArgs<'_>| {
-        state.create_session(at(1), who, way(1), args)
+        state.create_session(at(1), who, arrival(1), args)
     };
     assert_eq!(ask(state, WHO, &create(id, 0)), Err(Status::SeqMisordered));
     assert_eq!(
@@ -44,7 +44,7 @@ fn what_slots_keep_is_bounded_for_all_together() {
             let mut args = create(id, sequence);
             args.fore.max_requests = 1000;
             args.fore.max_response_cached = 1 << 20;
-            match state.create_session(at(1), WHO, way(1), &args) {
+            match state.create_session(at(1), WHO, arrival(1), &args) {
                 Ok(made) => {
                     assert!(made.fore.max_requests <= limits().slots);
                     assert!(made.fore.max_response_cached <= limits().cached_bytes);
@@ -140,7 +140,7 @@ fn sessions_are_destroyed_by_their_own_connections() {
             rdma: false,
         };
         state
-            .bind_connection(at(1), way(connection), &args)
+            .bind_connection(at(1), arrival(connection), &args)
             .unwrap();
     }
     assert!(state.connections.len() <= 64, "bounded");
@@ -158,34 +158,34 @@ fn a_connection_is_bound_to_what_the_reply_says() {
     let state = &mut machine();
     let (_, deaf) = client(state, at(1), b"deaf");
     let (_, hears) = delegations::hearing(state, b"hears", 1);
-    let bind = |state: &mut State, session, way, channel| {
+    let bind = |state: &mut State, session, arrival, channel| {
         let args = BindConnectionArgs {
             session,
             channel,
             rdma: false,
         };
-        let bound = state.bind_connection(at(1), way, &args);
+        let bound = state.bind_connection(at(1), arrival, &args);
         bound.map(|bound| bound.channel)
     };
     use WantedChannel as W;
     let nothing = Err(Status::Inval);
-    let fore_alone = Way {
-        back: false,
-        ..way(50)
+    let fore_alone = Arrival {
+        calls_back: false,
+        ..arrival(50)
     };
     for channel in [W::Back, W::BackOrBoth] {
-        assert_eq!(bind(state, deaf, way(50), channel), nothing);
+        assert_eq!(bind(state, deaf, arrival(50), channel), nothing);
         assert_eq!(bind(state, hears, fore_alone, channel), nothing);
     }
     assert!(!state.connections.contains_key(&50));
     let fore = Ok(GrantedChannel::Fore);
-    assert_eq!(bind(state, deaf, way(51), W::ForeOrBoth), fore);
-    assert_eq!(bind(state, hears, way(52), W::Fore), fore);
+    assert_eq!(bind(state, deaf, arrival(51), W::ForeOrBoth), fore);
+    assert_eq!(bind(state, hears, arrival(52), W::Fore), fore);
     let back = Ok(GrantedChannel::Back);
-    assert_eq!(bind(state, hears, way(53), W::Back), back);
+    assert_eq!(bind(state, hears, arrival(53), W::Back), back);
     for channel in [W::BackOrBoth, W::ForeOrBoth] {
         let both = Ok(GrantedChannel::Both);
-        assert_eq!(bind(state, hears, way(54), channel), both);
+        assert_eq!(bind(state, hears, arrival(54), channel), both);
     }
 }
 
@@ -205,7 +205,7 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
         args.callback_security = List(vec![CallbackSecurity::None]);
         args.fore.max_requests = 64;
         args.fore.max_response_cached = 8192;
-        made.extend(state.create_session(at(0), WHO, way(name.into()), &args));
+        made.extend(state.create_session(at(0), WHO, arrival(name.into()), &args));
     }
     let first = made[0];
     assert_eq!(first.fore.max_requests, 32);

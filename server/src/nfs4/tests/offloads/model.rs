@@ -112,9 +112,7 @@ proptest! {
                         prop_assert_eq!(reply.status(), Status::Inval);
                         continue;
                     };
-                    let OperationResult::Copy(Ok(ok)) = reply.last() else {
-                        panic!("{:?}", reply.last());
-                    };
+                    let ok = last!(reply, Copy);
                     match ok.response.callback.0 {
                         Some(state) => going.push_back(Going {
                             state,
@@ -134,17 +132,12 @@ proptest! {
                 }
                 Step::Write(file, offset, value) => {
                     let data = [value; 100];
-                    let write = Operation::Write(WriteArgs {
-                        state: known[file].0,
-                        offset: offset.into(),
-                        stable: Stable::Unstable,
-                        data: Payload(&data),
-                    });
+                    let write = write(known[file].0, offset.into(), Stable::Unstable, &data);
                     prop_assert_eq!(client.on(&known[file].1, write).status(), Status::Ok);
                     place(&mut files[file], offset.into(), &data);
                 }
                 Step::Piece => {
-                    prop_assert_eq!(room.nfs.copier.step(), !going.is_empty());
+                    prop_assert_eq!(room.nfs.copier.copy_piece(), !going.is_empty());
                     over.extend(piece(&mut files, &mut going));
                 }
                 Step::Cancel(index) if going.iter().any(|copy| !copy.cancelled) => {
@@ -161,7 +154,7 @@ proptest! {
                 Step::Copy(..) | Step::Cancel(_) => {}
             }
         }
-        while room.nfs.copier.step() {
+        while room.nfs.copier.copy_piece() {
             over.extend(piece(&mut files, &mut going));
         }
         prop_assert!(going.is_empty());

@@ -1,5 +1,5 @@
-//! Delegations and restarts: what stable storage keeps of them, which clients may reclaim them, and what waits for that (RFC
-//! 8881, sections 8.4.2.1 and 10.2.1).
+//! Delegations across a restart: what stable storage keeps of them, which clients may reclaim them, and what waits until they
+//! have (RFC 8881, sections 8.4.2.1 and 10.2.1).
 
 use std::collections::HashSet;
 
@@ -12,19 +12,19 @@ use crate::nfs4::state::{NamedFiles, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 
 impl State {
-    /// Whether somebody may still reclaim delegations. Nobody may any more once this is false, whatever the time.
+    /// Whether some client may still reclaim delegations. Once this is false it stays false.
     pub fn awaits_delegations(&self) -> bool {
         !self.grace.delegated.is_empty()
     }
 
-    /// The files that somebody may have written under a delegation before the server started anew, as far as that has not been
-    /// reclaimed.
+    /// The files that had a write delegation before the restart which has not been reclaimed yet. Their holders may have
+    /// changed them.
     pub fn awaited_files(&self) -> HashSet<ObjectId> {
         self.grace.delegated.values().flatten().copied().collect()
     }
 
-    /// Whether a client has to wait until such a file is reclaimed. A client that may reclaim something itself does not wait,
-    /// because it could be too late for that afterwards.
+    /// Whether a client has to wait until such a file is reclaimed. A client that may itself reclaim does not wait, because it
+    /// might then be too late to reclaim.
     pub fn awaits(&self, file: ObjectId, by: Option<u64>) -> bool {
         let by = by.and_then(|id| self.clients.get(&self.number(id)?));
         let reclaims = by.is_some_and(|client| self.grace.waiting.contains(&client.identity));
@@ -32,8 +32,8 @@ impl State {
         !reclaims && delegated.any(|files| files.contains(&file))
     }
 
-    /// Whether a client may still reclaim delegations. Not so where stable storage did not say that it has any that stand, and
-    /// where changes may have begun.
+    /// Refuses with RECLAIM_BAD a client that may not reclaim delegations: stable storage did not have it as a holder of some
+    /// that were not revoked, or changes may have begun since.
     pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         match self.grace.delegated.contains_key(&known.identity) {
@@ -42,16 +42,16 @@ impl State {
         }
     }
 
-    /// The same, of the client of a session.
+    /// The same for the client of a session.
     pub fn may_reclaim_delegation(&self, sender: Sender) -> Result<(), Status> {
         match sender {
             Sender::Client(id) => self.may_reclaim_delegations(self.session_client(id)?),
-            // Minor version 0 has none.
+            // Minor version 0 has no delegations.
             Sender::Named => Ok(()),
         }
     }
 
-    /// From now on the client may reclaim its delegations, too; or no more.
+    /// Records whether the client may also reclaim delegations from now on.
     pub(super) fn record_delegations(&mut self, number: u32, delegations: bool) {
         if let Some(client) = self.clients.get_mut(&number)
             && client.recorded_delegations != delegations
@@ -65,38 +65,40 @@ impl State {
         }
     }
 
-    /// With the files that clients had write delegations of when the server went down, as far as they may reclaim these.
+    /// With the files of which clients had write delegations when the server went down, as far as the clients may reclaim them.
     #[must_use]
-    pub fn with_named(mut self, named: NamedFiles) -> Self {
+    pub fn with_named_files(mut self, named: NamedFiles) -> Self {
         for (identity, files) in named {
             if let Some(awaited) = self.grace.delegated.get_mut(&identity) {
                 awaited.extend(files.iter().copied());
-                self.named.insert(identity, files);
+                self.named_files.insert(identity, files);
             }
         }
         self
     }
 
-    /// From now on the client may have written to the file under a delegation.
+    /// Names a file of which the client gets a write delegation.
     pub(super) fn name_file(&mut self, number: u32, file: ObjectId) {
         if let Some(client) = self.clients.get(&number) {
-            let files = self.named.entry(client.identity.clone()).or_default();
-            self.naming |= files.insert(file);
+            let identity = client.identity.clone();
+            let files = self.named_files.entry(identity).or_default();
+            self.named_files_changed |= files.insert(file);
         }
     }
 
-    /// The files of write delegations, if there are others since this was last asked. They go to stable storage before the
-    /// reply that brings one.
-    pub fn take_named(&mut self) -> Option<NamedFiles> {
-        std::mem::take(&mut self.naming).then(|| self.named.clone())
+    /// The files of write delegations, if they have changed since this was last called. They go to stable storage before the
+    /// reply that brings a delegation.
+    pub fn take_named_files(&mut self) -> Option<NamedFiles> {
+        std::mem::take(&mut self.named_files_changed).then(|| self.named_files.clone())
     }
 
-    /// Stable storage does not have them.
-    pub fn put_named_back(&mut self) {
-        self.naming = true;
+    /// What was taken did not get to stable storage.
+    pub fn put_named_files_back(&mut self) {
+        self.named_files_changed = true;
     }
 
-    /// The client has a delegation of the file anew: others who look at the file need not wait, but ask for it.
+    /// The client has reclaimed a delegation of the file. Other clients that look at the file recall it from now on, and do not
+    /// wait.
     pub(super) fn has_reclaimed(&mut self, client: u32, file: ObjectId) {
         let identity = self.clients.get(&client).map(|known| &known.identity);
         let files = identity.and_then(|identity| self.grace.delegated.get_mut(identity));
@@ -105,12 +107,12 @@ impl State {
         }
     }
 
-    /// Names no files any more whose write delegations were returned.
+    /// Names the files no more whose write delegations were returned.
     fn forget_returned_files(&mut self) {
         let table = &self.delegations;
-        self.named.retain(|identity, files| {
+        self.named_files.retain(|identity, files| {
             let awaited = self.grace.delegated.get(identity);
-            let client = self.names.get(identity).and_then(|named| named.confirmed);
+            let client = self.identities.get(identity).and_then(|of| of.confirmed);
             let before = files.len();
             files.retain(|file| {
                 let mut keys = table.files.get(file).into_iter().flatten();
@@ -120,12 +122,12 @@ impl State {
                 };
                 keys.any(has) || awaited.is_some_and(|awaited| awaited.contains(file))
             });
-            self.naming |= files.len() < before;
+            self.named_files_changed |= files.len() < before;
             !files.is_empty()
         });
     }
 
-    /// Forgets clients that returned all their delegations a lease ago: they need no grace for them.
+    /// Records of clients without delegations for a lease that they have none to reclaim.
     pub(in crate::nfs4::state) fn forget_returned(&mut self, now: Nanos) {
         self.forget_returned_files();
         let mut returned = Vec::new();

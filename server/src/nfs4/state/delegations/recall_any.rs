@@ -1,12 +1,12 @@
-//! What is done when there are nearly as many delegations as there may be.
+//! What the server does when there are nearly as many delegations as there may be (CB_RECALL_ANY; RFC 8881, section 20.6).
 
 use odafs_fabric::clock::Nanos;
 
 use crate::nfs4::state::State;
-use crate::nfs4::state::back::Callback;
+use crate::nfs4::state::back_channel::Callback;
 
-/// Clients are asked for delegations at most so often.
-const ASKING: Nanos = Nanos::from_secs(10);
+/// The shortest time between two requests to return delegations.
+const INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// Whether there are nearly as many as there may be.
 fn is_near(count: usize, most: usize) -> bool {
@@ -14,8 +14,8 @@ fn is_near(count: usize, most: usize) -> bool {
 }
 
 impl State {
-    /// Clients whose lease is over, that hold nothing but delegations; or that hold some, where these are nearly as many as
-    /// there may be. Others wait for what they hold.
+    /// The clients whose leases are over and that hold nothing but delegations. If there are nearly too many delegations: all
+    /// clients that hold some and whose leases are over.
     pub(in crate::nfs4::state) fn idle_with_delegations(&self, now: Nanos) -> Vec<u32> {
         let table = &self.delegations;
         let full = is_near(table.all.len(), self.limits.all_delegations);
@@ -27,10 +27,11 @@ impl State {
         holders.map(|(number, _)| *number).collect()
     }
 
-    /// Asks a client that has nearly as many as it may to return half of them (CB_RECALL_ANY).
+    /// Asks a client that has nearly as many delegations as it may have to return half of them. If there are nearly as many as
+    /// there may be of all, asks all clients.
     pub(super) fn ask_for_some(&mut self, now: Nanos, client: u32) {
         let table = &mut self.delegations;
-        let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < ASKING);
+        let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < INTERVAL);
         let mut asked = Vec::new();
         if is_near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
             table.asked = Some(now);
@@ -43,7 +44,7 @@ impl State {
             asked.push(client);
         }
         for client in asked {
-            // A client whose lease is over would not answer, and loses all that it has.
+            // A client whose lease is over does not answer. It loses its delegations in another way.
             if self.is_over(client, now) {
                 continue;
             }

@@ -1,5 +1,7 @@
-//! The way from the server to its clients: back channels of sessions, and what goes over them (RFC 8881, sections 2.10.3.1,
-//! 2.10.6 and 20). Each session has one callback under way at a time.
+//! The back channels of sessions, and the callbacks that go over them (RFC 8881, sections 2.10.3.1, 2.10.6 and 20). Each session
+//! has one callback under way at a time.
+
+use std::collections::HashMap;
 
 use odafs_common::wire::nfs4::{
     BackchannelCtlArgs, CallbackSecurities, CallbackSecurity, SessionId, StateId, Status,
@@ -11,112 +13,137 @@ use odafs_fabric::clock::Nanos;
 use super::clients::Kind;
 use super::copies::{Copied, Copies};
 use super::delegations::Delegations;
-use super::stateids::words;
-use super::{Origin, State, Way};
+use super::sessions::Session;
+use super::stateids::key_of;
+use super::{Arrival, Origin, State};
 use crate::vfs::ObjectId;
 
-/// The most that waits to be said to one client, besides recalls and what became of copies; beyond it the client finds out for
-/// itself.
+/// The most callbacks that wait for one client. More are dropped if they are hints, which the client can do without.
 const CALLBACKS_MAX: usize = 1024;
 
 /// What a client is told or asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callback {
-    /// A lock that was denied may be free.
+    /// CB_NOTIFY_LOCK: a lock that was denied may be free.
     NotifyLock {
-        /// Of this file.
+        /// The file.
         file: ObjectId,
-        /// The owner that was denied.
+        /// The owner that was denied the lock.
         owner: Vec<u8>,
     },
-    /// A delegation is to be returned.
+    /// CB_RECALL: the client is to return a delegation.
     Recall {
         /// The delegation.
-        state: StateId,
-        /// Of this file.
+        stateid: StateId,
+        /// Its file.
         file: ObjectId,
         /// The compound that brought it.
         origin: Option<Origin>,
     },
-    /// What is the file like that the client may have changed?
+    /// CB_GETATTR: the client is asked for the attributes of a file that it may have changed.
     GetAttributes {
-        /// For [`State::answer`].
+        /// The number of the question, for [`State::answer`].
         question: u64,
         /// The file.
         file: ObjectId,
         /// The compound that brought its delegation.
         origin: Option<Origin>,
     },
-    /// The client should use no slot of this session above one.
+    /// CB_RECALL_SLOT: the client should use fewer slots of this session.
     RecallSlot {
-        /// The highest that it should use.
+        /// The highest slot that it should use.
         target: u32,
     },
-    /// Delegations are to be returned, whichever.
+    /// CB_RECALL_ANY: the client should return delegations of its choice.
     RecallAny {
-        /// The client may keep so many.
+        /// How many it may keep.
         keep: u32,
     },
-    /// A copy is over.
+    /// CB_OFFLOAD: a copy has ended.
     Offload {
         /// The copy.
-        state: StateId,
-        /// Into this file.
+        stateid: StateId,
+        /// The file into which it copied.
         file: ObjectId,
         /// The compound that began it.
         origin: Option<Origin>,
-        /// What became of it.
+        /// How it ended.
         copied: Copied,
     },
 }
 
 impl Callback {
-    /// Whether the server goes on keeping something until the client has heard this. Others are hints.
+    /// The file that it is about.
+    pub fn file(&self) -> Option<ObjectId> {
+        match self {
+            Self::NotifyLock { file, .. }
+            | Self::Recall { file, .. }
+            | Self::GetAttributes { file, .. }
+            | Self::Offload { file, .. } => Some(*file),
+            Self::RecallSlot { .. } | Self::RecallAny { .. } => None,
+        }
+    }
+
+    /// The compound whose reply it may overtake.
+    pub fn origin(&self) -> Option<Origin> {
+        match self {
+            Self::Recall { origin, .. }
+            | Self::GetAttributes { origin, .. }
+            | Self::Offload { origin, .. } => *origin,
+            Self::NotifyLock { .. } | Self::RecallSlot { .. } | Self::RecallAny { .. } => None,
+        }
+    }
+
+    /// Whether the server keeps something until the client has received this. Other callbacks are hints.
     fn is_awaited(&self) -> bool {
-        matches!(self, Self::Recall { .. } | Self::Offload { .. })
+        self.is_recall() || matches!(self, Self::Offload { .. })
+    }
+
+    fn is_recall(&self) -> bool {
+        matches!(self, Self::Recall { .. })
     }
 }
 
 /// A callback to send.
 #[derive(Clone, Debug)]
 pub struct Send {
-    /// Over this connection.
+    /// The connection over which it goes.
     pub connection: u64,
-    /// To this client.
+    /// The client's id.
     pub client: u64,
-    /// In this session.
+    /// The session.
     pub session: SessionId,
-    /// Counts the callbacks of the session's only slot.
+    /// The sequence number in the only slot of the back channel.
     pub sequence: u32,
-    /// The RPC program.
+    /// The number of the RPC program.
     pub program: u32,
-    /// The minor version of the compound that made the session. Callbacks are of that one, whichever the compounds in the session are
-    /// of (RFC 8881, section 19.2).
+    /// The minor version of the compound that made the session. The session's callbacks are of that version, whatever its
+    /// compounds are (RFC 8881, section 19.2).
     pub minor: u32,
-    /// With these credentials.
+    /// The credential that the client asked for.
     pub credential: EncodedAuth,
-    /// What to say.
+    /// The callback.
     pub callback: Callback,
 }
 
-/// What became of a callback.
+/// The outcome of a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// The client has seen it.
+    /// The client has received it.
     Seen,
-    /// The client has seen it and says which change attribute and which size, in bytes, the file has.
+    /// The client has answered CB_GETATTR with this change attribute and this size in bytes.
     Told(u64, u64),
-    /// The client asks for it again, later.
+    /// The client has not looked at it and wants it sent again (CB_SEQUENCE failed with DELAY).
     Later,
-    /// The client has seen it, and can do nothing about it yet.
+    /// The client has received it and can do nothing about it yet (DELAY).
     NotYet,
-    /// The client has seen it, and does not know what is recalled, perhaps not yet.
+    /// The client has received a recall and does not know the delegation, perhaps because it has not got it yet.
     Unknown,
-    /// The client has seen it and answered, and what it said was lost.
-    Somehow,
-    /// The connection is gone. The client may have seen it.
+    /// The client has received it, but its answer was lost (RETRY_UNCACHED_REP).
+    AnswerLost,
+    /// The connection is gone. The client may have received it.
     Lost,
-    /// The client does not take callbacks in this session, or not so.
+    /// The client takes no callbacks in this session, or not this one.
     Refused,
 }
 
@@ -126,17 +153,17 @@ pub(super) struct BackChannel {
     program: u32,
     minor: u32,
     credential: EncodedAuth,
-    /// Of the last callback that the client has seen.
+    /// The sequence number of the last callback that the client has received.
     sequence: u32,
     under_way: Option<UnderWay>,
-    /// What had the next number, if the client may have seen it and its answer did not come. No other callback may have that
-    /// number (RFC 8881, section 2.10.6.1).
+    /// The callback that had the next sequence number, if the client may have received it and did not answer. No other callback
+    /// may have that number (RFC 8881, section 2.10.6.1).
     again: Option<Callback>,
-    /// The connections over which callbacks may go.
+    /// The connections that are bound to it.
     connections: Vec<u64>,
-    /// The client did not take a callback. It is told so until it binds a connection anew.
+    /// The client did not take a callback. SEQUENCE says so until the client binds a connection anew.
     fault: bool,
-    /// The highest slot of the session that the client should use, if it is to be told that.
+    /// The highest slot of the session that the client should use, if a callback is to tell it.
     slots: Option<u32>,
 }
 
@@ -148,7 +175,7 @@ struct UnderWay {
 }
 
 impl BackChannel {
-    /// Over no connection yet. `None`: the client takes no credential that there is.
+    /// Without a connection. `None`: the client offers no credential that the server can use.
     pub fn new(program: u32, minor: u32, securities: &CallbackSecurities<'_>) -> Option<Self> {
         Some(Self {
             program,
@@ -163,12 +190,12 @@ impl BackChannel {
         })
     }
 
-    /// What the client may not have seen.
+    /// The callback that the client may not have received.
     pub fn unsaid(self) -> Option<Callback> {
         self.under_way.map(|under_way| under_way.callback)
     }
 
-    /// The client should use no slot above this one.
+    /// Has the client told that it should use no slot above this one.
     pub fn ask_for_slots(&mut self, target: u32) {
         self.slots = Some(target);
     }
@@ -176,6 +203,35 @@ impl BackChannel {
     fn is_up(&self) -> bool {
         !self.fault && !self.connections.is_empty()
     }
+
+    /// Puts a callback under way, over the connection that was bound last.
+    fn send(&mut self, now: Nanos, client: u64, session: SessionId, callback: Callback) -> Send {
+        let connection = self.connections[self.connections.len() - 1];
+        self.under_way = Some(UnderWay {
+            callback: callback.clone(),
+            connection,
+            since: now,
+        });
+        Send {
+            connection,
+            client,
+            session,
+            sequence: self.sequence.wrapping_add(1),
+            program: self.program,
+            minor: self.minor,
+            credential: self.credential.clone(),
+            callback,
+        }
+    }
+}
+
+/// The back channel of a session, and its client.
+fn back_of<'s>(
+    sessions: &'s mut HashMap<SessionId, Session>,
+    id: &SessionId,
+) -> Option<(u32, &'s mut BackChannel)> {
+    let session = sessions.get_mut(id)?;
+    Some((session.client, session.back.as_mut()?))
 }
 
 fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
@@ -187,37 +243,28 @@ fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
     known.next()
 }
 
-/// Whether a callback is still to be said. What was returned meanwhile needs no recall, what nobody waits for no answer, and
-/// of what was cancelled nothing is told.
+/// Whether a callback still has to be sent. Meanwhile the delegation may have been returned, the copy cancelled, and nobody may
+/// be waiting for the answer any more.
 fn is_due(callback: &Callback, delegations: &Delegations, copies: &Copies) -> bool {
     match callback {
-        Callback::Offload { state, .. } => {
-            let [_, client, number] = words(&state.other);
-            copies.has((client, number))
-        }
-        Callback::Recall { state, .. } => {
-            let [_, client, number] = words(&state.other);
-            delegations.is_recalled((client, number))
-        }
+        Callback::Offload { stateid, .. } => copies.has(key_of(stateid)),
+        Callback::Recall { stateid, .. } => delegations.is_recalled(key_of(stateid)),
         Callback::GetAttributes { question, .. } => delegations.is_awaited(*question),
-        // SEQUENCE tells it too, and no other session is concerned.
+        // It is about one session only. The results of SEQUENCE say it too.
         Callback::RecallSlot { .. } => false,
         Callback::NotifyLock { .. } | Callback::RecallAny { .. } => true,
     }
 }
 
 impl State {
-    /// Callbacks of the session may go over this connection from now on. False: they may not.
-    pub(super) fn bind_back(&mut self, way: Way, id: &SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(id).filter(|_| way.back) else {
+    /// Binds a connection to the back channel of a session. False: the connection or the session takes no callbacks.
+    pub(super) fn bind_back(&mut self, arrival: Arrival, id: &SessionId) -> bool {
+        let back = back_of(&mut self.sessions, id);
+        let Some((client, back)) = back.filter(|_| arrival.calls_back) else {
             return false;
         };
-        let client = session.client;
-        let Some(back) = &mut session.back else {
-            return false;
-        };
-        if !back.connections.contains(&way.connection) {
-            back.connections.push(way.connection);
+        if !back.connections.contains(&arrival.connection) {
+            back.connections.push(arrival.connection);
         }
         back.fault = false;
         self.calling.insert(client);
@@ -241,44 +288,43 @@ impl State {
         Ok(())
     }
 
-    /// The connection is none of the session's any more. A callback that is under way over it goes over another.
+    /// Takes a connection from the back channel of a session. A callback that is under way over it goes over another one.
     pub(super) fn unbind_back(&mut self, connection: u64, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let client = session.client;
-        let Some(back) = &mut session.back else {
+        let Some((client, back)) = back_of(&mut self.sessions, id) else {
             return;
         };
         back.connections.retain(|known| *known != connection);
-        if let Some(lost) = back.under_way.take_if(|way| way.connection == connection) {
+        let lost = back
+            .under_way
+            .take_if(|under_way| under_way.connection == connection);
+        if let Some(lost) = lost {
             back.again = Some(lost.callback.clone());
             self.put_back(client, lost.callback);
         }
     }
 
+    /// The back channels over which callbacks reach a client.
+    fn back_channels(&self, client: u32) -> impl Iterator<Item = &BackChannel> {
+        let sessions = match self.clients.get(&client).map(|client| &client.kind) {
+            Some(Kind::Sessions { sessions, .. }) => &sessions[..],
+            Some(Kind::Legacy { .. }) | None => &[],
+        };
+        let sessions = sessions.iter().filter_map(|id| self.sessions.get(id));
+        let backs = sessions.filter_map(|session| session.back.as_ref());
+        backs.filter(|back| back.is_up())
+    }
+
     /// Whether callbacks reach a client.
     pub(super) fn hears(&self, client: u32) -> bool {
-        let Some(Kind::Sessions { sessions, .. }) = self.clients.get(&client).map(|c| &c.kind)
-        else {
-            return false;
-        };
-        let mut sessions = sessions.iter().filter_map(|id| self.sessions.get(id));
-        sessions.any(|session| session.back.as_ref().is_some_and(BackChannel::is_up))
+        self.back_channels(client).next().is_some()
     }
 
     /// Whether callbacks of minor version 2 reach a client.
     pub(super) fn hears_of_copies(&self, client: u32) -> bool {
-        let Some(Kind::Sessions { sessions, .. }) = self.clients.get(&client).map(|c| &c.kind)
-        else {
-            return false;
-        };
-        let sessions = sessions.iter().filter_map(|id| self.sessions.get(id));
-        let mut backs = sessions.filter_map(|session| session.back.as_ref());
-        backs.any(|back| back.is_up() && back.minor >= 2)
+        self.back_channels(client).any(|back| back.minor >= 2)
     }
 
-    /// What SEQUENCE says of the way back of a session: nothing, unless there was to be one.
+    /// The status bits of SEQUENCE about the back channel of a session, if the client asked for one.
     pub(super) fn back_status(&self, id: &SessionId) -> u32 {
         let Some(session) = self.sessions.get(id) else {
             return 0;
@@ -296,15 +342,15 @@ impl State {
         }
     }
 
-    /// To be said to a client as soon as that can be.
+    /// Has a callback sent to a client as soon as that is possible.
     pub(super) fn say(&mut self, client: u32, callback: Callback) {
         let Some(known) = self.clients.get_mut(&client) else {
             return;
         };
         if known.callbacks.len() >= CALLBACKS_MAX {
-            // A recall that is not said costs the client its delegations. There are no more of those than delegations.
+            // Recalls are never dropped: the client would lose its delegations. They are no more than there are delegations.
             let (delegations, copies) = (&self.delegations, &self.copies);
-            (known.callbacks).retain(|said| is_due(said, delegations, copies));
+            (known.callbacks).retain(|waiting| is_due(waiting, delegations, copies));
             if !callback.is_awaited() && known.callbacks.len() >= CALLBACKS_MAX {
                 return;
             }
@@ -325,7 +371,7 @@ impl State {
         !self.calling.is_empty()
     }
 
-    /// The callbacks that can be sent now. Each is to be answered for by [`State::called`].
+    /// The callbacks that can be sent now. [`State::called`] is to be told the outcome of each.
     pub fn take_callbacks(&mut self, now: Nanos) -> Vec<Send> {
         let mut sends = Vec::new();
         for number in std::mem::take(&mut self.calling) {
@@ -337,15 +383,13 @@ impl State {
                 continue;
             };
             for session in sessions {
-                let Some(back) = self
-                    .sessions
-                    .get_mut(session)
-                    .and_then(|s| s.back.as_mut())
-                    .filter(|back| back.is_up() && back.under_way.is_none())
+                let back = back_of(&mut self.sessions, session).map(|(_, back)| back);
+                let Some(back) = back.filter(|back| back.is_up() && back.under_way.is_none())
                 else {
                     continue;
                 };
                 let (delegations, copies) = (&self.delegations, &self.copies);
+                // The next sequence number may belong to an earlier callback, which goes first then.
                 let again = back.again.is_some();
                 let slots = back.slots.take_if(|_| !again);
                 let slots = slots.map(|target| Callback::RecallSlot { target });
@@ -355,38 +399,18 @@ impl State {
                     continue;
                 };
                 if let Some(again) = back.again.take().filter(|again| *again != callback) {
-                    client
-                        .callbacks
-                        .push_front(std::mem::replace(&mut callback, again));
+                    let later = std::mem::replace(&mut callback, again);
+                    client.callbacks.push_front(later);
                 }
-                let connection = back.connections[back.connections.len() - 1];
-                back.under_way = Some(UnderWay {
-                    callback: callback.clone(),
-                    connection,
-                    since: now,
-                });
-                sends.push(Send {
-                    connection,
-                    client: id,
-                    session: *session,
-                    sequence: back.sequence.wrapping_add(1),
-                    program: back.program,
-                    minor: back.minor,
-                    credential: back.credential.clone(),
-                    callback,
-                });
+                sends.push(back.send(now, id, *session, callback));
             }
         }
         sends
     }
 
-    /// What became of the callback of a session that had this number.
+    /// Takes the outcome of the callback of a session that had this sequence number.
     pub fn called(&mut self, id: &SessionId, sequence: u32, called: Called) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let client = session.client;
-        let Some(back) = &mut session.back else {
+        let Some((client, back)) = back_of(&mut self.sessions, id) else {
             return;
         };
         if sequence != back.sequence.wrapping_add(1) {
@@ -398,15 +422,19 @@ impl State {
         if let Callback::GetAttributes { question, .. } = under_way.callback {
             self.delegations.hear(question, called);
         }
+        let called = match (called, &under_way.callback) {
+            // Whatever it answered to anything but a recall, there is nothing to do about it.
+            (Called::AnswerLost, callback) if !callback.is_recall() => Called::Seen,
+            (called, _) => called,
+        };
         match called {
             Called::Seen | Called::Told(..) => {
                 back.sequence = sequence;
                 match &under_way.callback {
-                    Callback::Recall { state, .. } => {
-                        let [_, client, number] = words(&state.other);
-                        self.delegations.answered((client, number), true);
+                    Callback::Recall { stateid, .. } => {
+                        self.delegations.answered(key_of(stateid), true);
                     }
-                    Callback::Offload { state, .. } => self.forget_copy(state),
+                    Callback::Offload { stateid, .. } => self.forget_copy(stateid),
                     Callback::NotifyLock { .. }
                     | Callback::RecallAny { .. }
                     | Callback::RecallSlot { .. }
@@ -422,34 +450,24 @@ impl State {
             }
             Called::Refused => {
                 back.fault = true;
-                // A hint that this client can never take, too long for its transport say, would be in the way.
+                // A hint is dropped: this client may never be able to take it, and it would keep others back.
                 if under_way.callback.is_awaited() {
                     self.put_back(client, under_way.callback);
                 }
             }
-            Called::Somehow if !matches!(under_way.callback, Callback::Recall { .. }) => {
+            Called::NotYet | Called::Unknown | Called::AnswerLost => {
                 back.sequence = sequence;
-                if let Callback::Offload { state, .. } = &under_way.callback {
-                    self.forget_copy(state);
-                }
-                self.calling.insert(client);
-            }
-            Called::NotYet | Called::Unknown | Called::Somehow => {
-                back.sequence = sequence;
-                if let Callback::Recall { state, .. } = &under_way.callback {
-                    let [_, client, number] = words(&state.other);
+                if let Callback::Recall { stateid, .. } = &under_way.callback {
                     let knows = called != Called::Unknown;
-                    self.delegations.answered((client, number), knows);
+                    self.delegations.answered(key_of(stateid), knows);
                 }
-                let known = self.clients.get_mut(&client);
-                if let Some(known) = known {
+                if let Some(known) = self.clients.get_mut(&client) {
                     known.callbacks.push_back(under_way.callback);
                     self.later.insert(client);
                 }
             }
             Called::Later => {
-                let known = self.clients.get_mut(&client);
-                if let Some(known) = known {
+                if let Some(known) = self.clients.get_mut(&client) {
                     known.callbacks.push_front(under_way.callback);
                     self.later.insert(client);
                 }
@@ -457,8 +475,8 @@ impl State {
         }
     }
 
-    /// A second or so has passed: what clients asked for again goes again, and who has not answered for as long as a lease
-    /// is not asked over that connection any more.
+    /// To be called every second or so. Sends again what clients asked to be sent again. A client that has not answered for a
+    /// lease is sent nothing more before it binds a connection anew.
     pub(super) fn tick_callbacks(&mut self, now: Nanos) {
         self.calling.extend(std::mem::take(&mut self.later));
         let lease = self.limits.lease;
@@ -468,15 +486,9 @@ impl State {
             (now.since(under_way.since) > lease).then_some((*id, back.sequence.wrapping_add(1)))
         });
         for (id, sequence) in Vec::from_iter(silent) {
-            let back = self
-                .sessions
-                .get_mut(&id)
-                .and_then(|session| session.back.as_mut());
-            if let Some(back) = back {
-                back.again = back
-                    .under_way
-                    .as_ref()
-                    .map(|silent| silent.callback.clone());
+            if let Some((_, back)) = back_of(&mut self.sessions, &id) {
+                let silent = back.under_way.as_ref();
+                back.again = silent.map(|silent| silent.callback.clone());
             }
             self.called(&id, sequence, Called::Refused);
         }

@@ -9,19 +9,13 @@ const DOWN: u32 = sequence_status::CALLBACK_PATH_DOWN | sequence_status::CALLBAC
 /// What SEQUENCE says of the state of the client.
 fn flags(client: &Client<'_>) -> u32 {
     let reply = client.does(&[]);
-    let OperationResult::Sequence(Ok(taken)) = reply.last() else {
-        panic!("{:?}", reply.last());
-    };
+    let taken = last!(reply, Sequence);
     taken.status_flags
 }
 
 /// What a client gets that binds its connection.
 fn binds(client: &Client<'_>, channel: WantedChannel) -> Result<GrantedChannel, Status> {
-    let bind = Operation::BindConnection(BindConnectionArgs {
-        session: client.session,
-        channel,
-        rdma: false,
-    });
+    let bind = client.bind(channel);
     let reply = client.call(1, &[bind]);
     let OperationResult::BindConnection(bound) = reply.last() else {
         panic!("{:?}", reply.last());

@@ -1,5 +1,6 @@
-//! GETATTR of a file that another client may have changed under a delegation: that client is asked (CB_GETATTR; RFC 8881, section
-//! 10.4.3). If it does not answer at once, the delegation is recalled as for any other look at the file.
+//! GETATTR of a file that another client may have changed under a write delegation. The server asks that client for the
+//! attributes (CB_GETATTR; RFC 8881, section 10.4.3). If it does not answer soon, the delegation is recalled, as for other
+//! operations.
 
 use odafs_fabric::clock::{self, Nanos};
 
@@ -10,17 +11,16 @@ use crate::vfs::attributes::attributes_told;
 use crate::vfs::read::Effort;
 use crate::vfs::{Attributes, ObjectId};
 
-/// How long an answer is waited for.
+/// How long the server waits for an answer.
 const PATIENCE: Nanos = Nanos::from_millis(100);
 
-/// Attributes of an object that another client has a write delegation of, as that says. `None`: it was not asked, or has not
-/// answered.
+/// The attributes of a file as the client with its write delegation has them. `None`: no client was asked, or it did not answer.
 pub(super) fn attributes(c: &Compound<'_>, object: ObjectId) -> Option<Attributes> {
     let promises = c.export.promises();
     if c.effort == Effort::ResidentOnly || !promises.is_hidden(object) {
         return None;
     }
-    // No more threads wait than for delegations.
+    // This counts among the threads that wait for delegations, whose number is bounded.
     let _waiting = promises.waiting()?;
     let messenger = &c.server.messenger;
     let before = c.export.live(object)?.attributes();
@@ -32,12 +32,12 @@ pub(super) fn attributes(c: &Compound<'_>, object: ObjectId) -> Option<Attribute
         CbGetattrAnswer::Awaited | CbGetattrAnswer::Refused => return None,
     };
     let told = attributes_told(c.export, object, &before, size)?;
-    // As long as it has the delegation, nobody else has changed the file.
+    // If the client still has the delegation, nobody else has changed the file.
     (promises.alone_for(object) == Some(question.client)).then_some(told)
 }
 
 impl Messenger {
-    /// Waits for an answer, but not for long.
+    /// Waits for the answer, for no longer than [`PATIENCE`].
     fn await_answer(&self, question: &Question) -> CbGetattrAnswer {
         let begun = clock::now();
         let mut state = self.state.lock();

@@ -1,7 +1,7 @@
-//! What a client may wish for in an OPEN (RFC 9754).
+//! What a client may want in an OPEN (RFC 9754).
 
 use super::callbacks::hearing;
-use super::delegations::{BOTH, READ, claims, put};
+use super::delegations::{BOTH, READ, claims};
 use super::*;
 
 const XOR: u32 = share_access::OPEN_XOR_DELEGATION;
@@ -21,9 +21,7 @@ fn open(
         claim,
     });
     let reply = client.does(&[Operation::PutRootFileHandle, open]);
-    let OperationResult::Open(Ok(opened)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let opened = last!(reply, Open);
     let delegation = match &opened.delegation {
         Delegation::Read(read) => Some(read.state),
         Delegation::Write(write) => Some(write.state),
@@ -45,11 +43,9 @@ fn minor_version_2_tells_what_open_takes() {
     let room = Room::new();
     let client = Client::new(&room, b"client", 1);
     let asked = Bitmap::of(&[Attribute::SupportedAttributes, Attribute::OpenArguments]);
-    let get = Operation::GetAttributes(GetAttributesArgs { asked });
+    let get = get(asked);
     let reply = client.does(&[Operation::PutRootFileHandle, get.clone()]);
-    let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let raw = last!(reply, GetAttributes);
     let told = Attributes::parse(&raw).expect("attributes");
     assert!(told.supported.unwrap().contains(Attribute::OpenArguments));
     let arguments = told.open_arguments.expect("what OPEN takes");
@@ -61,9 +57,7 @@ fn minor_version_2_tells_what_open_takes() {
     assert_eq!(numbers(&arguments.creations), [0, 1, 2, 3]);
     // Version 4.0 has no such attribute, and refuses what it does not know.
     let reply = client.call(0, &[Operation::PutRootFileHandle, get]);
-    let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
+    let raw = last!(reply, GetAttributes);
     assert_eq!(raw.mask, Bitmap::of(&[Attribute::SupportedAttributes]));
 }
 
@@ -84,20 +78,9 @@ fn a_delegation_comes_instead_of_an_open() {
         Operation::GetFileHandle,
     ];
     let reply = client.does(&get);
-    let OperationResult::GetFileHandle(Ok(handle)) = reply.last() else {
-        panic!("{:?}", reply.all());
-    };
-    let write = Operation::Write(WriteArgs {
-        state: held,
-        offset: 0,
-        stable: Stable::Unstable,
-        data: Payload(b"new"),
-    });
-    let read = Operation::Read(ReadArgs {
-        state: held,
-        offset: 0,
-        count: 9,
-    });
+    let handle = last!(reply, GetFileHandle);
+    let write = write(held, 0, Stable::Unstable, b"new");
+    let read = read(held, 0, 9);
     let reply = client.does(&[put(handle.0), write, read]);
     assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
     let by = Claim::DelegateCurrentFile(held);
@@ -142,8 +125,8 @@ fn times_are_no_part_of_a_delegation() {
     let room = Room::new();
     room.file(b"file", b"data");
     let (client, _mailbox) = hearing(&room, b"client", 1);
-    let wish = READ | share_access::DELEGATION_TIMESTAMPS;
-    let (state, _, delegation) = open(&client, (wish, 0), named(b"file"));
+    let want = READ | share_access::DELEGATION_TIMESTAMPS;
+    let (state, _, delegation) = open(&client, (want, 0), named(b"file"));
     assert!(delegation.is_some() && state != StateId::ANONYMOUS);
     // No bit that nobody knows is passed over.
     let open = client.open(b"me", b"file", (READ | 0x40_0000, 0), None);

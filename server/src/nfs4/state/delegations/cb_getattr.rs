@@ -1,49 +1,49 @@
-//! What a client with a write delegation says of its file when another client looks at that: the delegation need not be recalled
-//! then (CB_GETATTR; RFC 8881, sections 10.4.3 and 20.1).
+//! CB_GETATTR (RFC 8881, sections 10.4.3 and 20.1): asks a client with a write delegation for the attributes of its file, so that
+//! another client can look at them and the delegation need not be recalled.
 
 use odafs_common::wire::nfs4::StateId;
 use odafs_fabric::clock::Nanos;
 
 use super::{Delegated, Delegations, Standing};
 use crate::nfs4::state::State;
-use crate::nfs4::state::back::{Callback, Called};
-use crate::nfs4::state::stateids::words;
+use crate::nfs4::state::back_channel::{Callback, Called};
+use crate::nfs4::state::stateids::key_of;
 use crate::vfs::ObjectId;
 
-/// A question to the client that has a file's write delegation.
+/// A question to the client that has the write delegation of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Which.
+    /// Its number.
     pub number: u64,
-    /// The client.
+    /// The client's id.
     pub client: u64,
     /// The file's change attribute when the client got the delegation.
     pub change: u64,
 }
 
-/// What has become of a question.
+/// The answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CbGetattrAnswer {
-    /// The client may still answer.
+    /// There is none yet.
     Awaited,
-    /// The change attribute and the size as the client has them, in bytes.
+    /// The change attribute and the size in bytes that the client has.
     Told(u64, u64),
-    /// There will be no answer.
+    /// There will be none.
     Refused,
 }
 
 impl Delegations {
-    /// Whether somebody waits for the answer.
+    /// Whether a thread still waits for the answer to this question.
     pub fn is_awaited(&self, question: u64) -> bool {
         self.answers.get(&question) == Some(&CbGetattrAnswer::Awaited)
     }
 
-    /// What became of the call that asked.
+    /// Takes the outcome of the callback that asked.
     pub fn hear(&mut self, question: u64, called: Called) {
         if let Some(answer) = self.answers.get_mut(&question) {
             *answer = match called {
                 Called::Told(change, size) => CbGetattrAnswer::Told(change, size),
-                // The call goes out again.
+                // The callback is sent again.
                 Called::Lost | Called::Later => CbGetattrAnswer::Awaited,
                 _ => CbGetattrAnswer::Refused,
             };
@@ -52,16 +52,15 @@ impl Delegations {
 }
 
 impl State {
-    /// A file had this change attribute when it was delegated so.
+    /// Notes the change attribute that a file had when this delegation of it was given.
     pub fn delegated_at(&mut self, given: &StateId, change: u64) {
-        let [_, client, number] = words(&given.other);
-        if let Some(known) = self.delegations.all.get_mut(&(client, number)) {
+        if let Some(known) = self.delegations.all.get_mut(&key_of(given)) {
             known.change = Some(change);
         }
     }
 
-    /// Asks the client that has the write delegation of a file what it has made of that: [`State::answer`] tells, and
-    /// [`State::end_question`] is due. `None`: nobody can be asked.
+    /// Asks the client that has the write delegation of a file for its attributes. [`State::answer`] has the answer, and
+    /// [`State::end_question`] must follow. `None`: no client can be asked.
     pub fn ask_holder(&mut self, now: Nanos, file: ObjectId) -> Option<Question> {
         let table = &self.delegations;
         let [key] = table.files.get(&file)?[..] else {
@@ -90,13 +89,13 @@ impl State {
         })
     }
 
-    /// What has become of a question.
+    /// The answer to a question.
     pub fn answer(&self, question: &Question) -> CbGetattrAnswer {
         let answers = &self.delegations.answers;
         (answers.get(&question.number)).map_or(CbGetattrAnswer::Refused, |answer| *answer)
     }
 
-    /// Nobody waits for the answer any more.
+    /// Ends a question: nobody waits for its answer any more.
     pub fn end_question(&mut self, question: &Question) {
         self.delegations.answers.remove(&question.number);
     }

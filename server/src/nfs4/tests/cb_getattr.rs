@@ -1,10 +1,7 @@
 //! GETATTR of a file that another client has a write delegation of: that client is asked.
 
-use odafs_common::wire::rpc;
-use odafs_common::wire::xdr::{Decode as _, Encode as _};
-
-use super::callbacks::{Mailbox, hearing};
-use super::delegations::{BOTH, Given, attributes_op, gives_back, opens, put, recall, write_op};
+use super::callbacks::{self, Mailbox, called_back, hearing};
+use super::delegations::{BOTH, Given, attributes_op, gives_back, opens, recall};
 use super::*;
 
 /// A question that came: its xid and number, and the file.
@@ -19,18 +16,13 @@ fn asked(mailbox: &Mailbox) -> Asked {
         std::thread::yield_now();
     }
     let message = mailbox.only();
-    let (header, mut r) = rpc::parse_call(&message).expect("a call");
-    let compound = CallbackHeader::decode(&mut r).expect("a header");
-    assert_eq!(compound.operations, 2);
-    let mut next = || CallbackOperation::decode(&mut r).expect("an operation");
-    let (CallbackOperation::Sequence(sequence), CallbackOperation::GetAttributes(ask)) =
-        (next(), next())
-    else {
-        panic!("{message:?}");
+    let (xid, sequence, operation) = called_back(&message, 1);
+    let CallbackOperation::GetAttributes(ask) = operation else {
+        panic!("{operation:?}");
     };
     assert_eq!(ask.asked, Bitmap::of(&[Attribute::Change, Attribute::Size]));
     Asked {
-        xid: header.xid,
+        xid,
         sequence: sequence.sequence,
         file: ask.file.0.to_vec(),
     }
@@ -38,28 +30,15 @@ fn asked(mailbox: &Mailbox) -> Asked {
 
 /// The holder answers with a change attribute and a size, or refuses.
 fn answers(room: &Room, session: SessionId, asked: &Asked, told: Result<(u64, u64), Status>) {
-    let mut bytes = Vec::new();
-    let mut w = Writer::new(&mut bytes);
-    rpc::reply_success(&mut w, asked.xid);
-    told.err().unwrap_or(Status::Ok).encode(&mut w);
-    w.opaque(b"");
-    w.u32(2);
-    let taken = CallbackSequenceOk {
-        session,
-        sequence: asked.sequence,
-        slot: 0,
-        highest_slot: 0,
-        target_highest_slot: 0,
-    };
-    CallbackResult::Sequence(Ok(taken)).encode(&mut w);
     let values = told.map(|(change, size)| [change.to_be_bytes(), size.to_be_bytes()].concat());
     let result = values.as_ref().map_err(|status| *status);
-    let result = result.map(|values| RawAttributes {
+    let result = CallbackResult::GetAttributes(result.map(|values| RawAttributes {
         mask: Bitmap::of(&[Attribute::Change, Attribute::Size]),
         values: AttributeValues(values),
-    });
-    CallbackResult::GetAttributes(result).encode(&mut w);
-    room.nfs.answered(1, &bytes);
+    }));
+    let status = told.err().unwrap_or(Status::Ok);
+    let call = (asked.xid, asked.sequence);
+    callbacks::answers((room, 1), session, call, Ok((status, result)));
 }
 
 /// The change attribute and the size, or what GETATTR was refused with.
@@ -133,7 +112,12 @@ fn what_its_client_has_changed_is_as_that_says_and_another_each_time() {
     assert_eq!((first.1, second.1), (5_000, 5_000));
     assert!(known.0 < first.0 && first.0 < second.0);
     // When it is back, it is newer still.
-    let write = write_op(scene.given.delegation.expect("one"), b"newer");
+    let write = write(
+        scene.given.delegation.expect("one"),
+        0,
+        Stable::Unstable,
+        b"newer",
+    );
     let wrote = scene.holder.does(&[put(&scene.given.handle), write]);
     assert_eq!(wrote.status(), Status::Ok);
     assert_eq!(gives_back(&scene.holder, &scene.given), Status::Ok);
@@ -191,7 +175,12 @@ fn what_changes_meanwhile_is_not_told_of() {
     let looked = std::thread::scope(|scope| {
         let looks = scope.spawn(move || attributes(other, &given.handle));
         let asked = asked(&scene.mailbox);
-        let write = write_op(given.delegation.expect("one"), b"newer");
+        let write = write(
+            given.delegation.expect("one"),
+            0,
+            Stable::Unstable,
+            b"newer",
+        );
         let wrote = scene.holder.does(&[put(&given.handle), write]);
         assert_eq!(wrote.status(), Status::Ok);
         answers(&room, scene.holder.session, &asked, Ok(known));
