@@ -1,5 +1,9 @@
 //! CPU time, of this process and of another, and placement on processors.
 
+mod policy;
+
+pub use policy::{before_others, only_when_idle};
+
 use std::fs;
 use std::io;
 use std::sync::LazyLock;
@@ -53,6 +57,23 @@ pub fn allowed() -> Vec<usize> {
 /// now on, to the given processors.
 pub fn bind(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set_of(cpus))?)
+}
+
+/// Runs something that starts threads or processes, on the given processors or wherever it is. They inherit the binding of
+/// the thread that starts them, so a thread is bound for it.
+pub fn bound<T: Send>(cpus: Option<&[usize]>, starts: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let Some(cpus) = cpus else {
+        return Ok(starts());
+    };
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(|| {
+            bind(cpus)?;
+            Ok(starts())
+        });
+        starter
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+    })
 }
 
 fn set_of(cpus: &[usize]) -> CpuSet {

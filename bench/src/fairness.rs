@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use odafs_common::wire::nfs3::{FileHandle, Procedure, ReadArgs, ReadDirArgs};
 use odafs_common::wire::xdr::Encode as _;
 use serde::Serialize;
@@ -20,6 +20,7 @@ use self::flood::{PROCEDURES, Targets};
 use self::peer::{Arguments, Handle, Peer, place};
 use self::setting::Setting;
 use crate::clock;
+use crate::cpu::{self, Placement};
 use crate::histogram::Latencies;
 use crate::machine::{self, Machine};
 
@@ -45,6 +46,8 @@ pub struct Report {
     pub machine: Machine,
     /// The commit that the program was built from.
     pub commit: &'static str,
+    /// The processors of the clients and of the servers, in words.
+    pub placement: String,
     /// A row for each flood.
     pub rows: Vec<Row>,
 }
@@ -58,6 +61,9 @@ pub struct Row {
     pub flooded: f64,
     /// Calls of the flood that the other server answered per second.
     pub elsewhere: Option<f64>,
+    /// The processor time that the measured server took during the flood, in processors. `None`: nothing floods it, or it is
+    /// no process of its own.
+    pub server_processors: Option<f64>,
     /// LOOKUP of a name whose object is in the server's memory.
     pub lookup: Pair,
     /// READ of 4 KiB that are in the server's memory.
@@ -84,11 +90,11 @@ pub struct Pair {
 /// Calls of a flood in flight at a time.
 const DEPTH: u64 = 32;
 /// Rounds of a row. Each has a quiet slice, a flooded one, and one with the flood elsewhere. The server assigns
-/// connections to its threads in turn, so in one round of two the flood shares the thread of the measured client.
-const ROUNDS: u32 = 2;
+/// connections to its threads in turn, so in every other round the flood shares the thread of the measured client.
+const ROUNDS: u32 = 4;
 /// Slices of a round.
 const SLICES: u32 = 3;
-/// The row whose flood makes no calls: two threads compute, one of them at a low priority.
+/// The row whose flood makes no calls: a thread computes on the server's processor, and one on the clients'.
 const COMPUTING: &str = "computing";
 /// The row in which several clients change files, and syncs take long.
 const SYNCS: &str = "syncs";
@@ -110,12 +116,21 @@ impl Plan {
     }
 }
 
-/// Measures. Calls `tick` before each row.
+/// Measures. Calls `tick` before each row. Binds the calling thread to the processor of the clients, where it runs before
+/// others from then on if the user may have that.
 ///
 /// # Errors
 /// No server could be started, or it refused a call.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here();
+    let placement = Placement::at_start();
+    if let Some(placement) = &placement {
+        cpu::bind(&placement.client).context("cannot bind to a processor")?;
+    }
+    // A reply often comes when its client has just gone to sleep. If another program begins a slice then, the client that is
+    // woken waits for the end of that: 3 ms, which would count as the server's.
+    let first = cpu::before_others().is_ok();
+    let servers = placement.as_ref().map(|placement| &*placement.server);
     let slice = plan.time / (plan.rows().max(1) as u32 * ROUNDS * SLICES);
     let mut rows = Vec::new();
     let mut begins = |name: &str| {
@@ -125,8 +140,8 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
         }
         has
     };
-    let bench = Bench::new(Setting::apart(&plan.program)?, None)?;
-    let other = Bench::new(Setting::apart(&plan.program)?, None)?;
+    let bench = Bench::new(Setting::apart(&plan.program, servers)?, None)?;
+    let other = Bench::new(Setting::apart(&plan.program, servers)?, None)?;
     for (name, procedure) in PROCEDURES {
         if begins(name) {
             rows.push(bench.row(name.to_owned(), slice, &[procedure], Some(&other))?);
@@ -144,14 +159,23 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
             Procedure::Create,
         ];
         let name = format!("{SYNCS} of {:?}", plan.sync);
-        rows.push(Bench::syncing(plan.sync)?.row(name, slice, &syncing, None)?);
+        rows.push(Bench::syncing(plan.sync, servers)?.row(name, slice, &syncing, None)?);
     }
     Ok(Report {
         bench: "fairness",
         machine,
         commit: machine::commit(),
+        placement: words(placement.as_ref(), first),
         rows,
     })
+}
+
+fn words(placement: Option<&Placement>, first: bool) -> String {
+    let client = match first {
+        true => "the client runs before other programs",
+        false => "the client may wait for other programs: only root may put it first",
+    };
+    format!("{}; {client}", Placement::words(placement))
 }
 
 /// A server, what floods work on, and what we do.
@@ -189,10 +213,10 @@ impl Bench {
     }
 
     /// Beside floods each sync takes as long.
-    fn syncing(sync: Duration) -> Result<Self> {
+    fn syncing(sync: Duration, cpus: Option<&[usize]>) -> Result<Self> {
         let hurry = Arc::new(AtomicBool::new(true));
         let hurries = Arc::clone(&hurry);
-        let setting = Setting::here(move |_| {
+        let setting = Setting::here(cpus, move |_| {
             let since = Instant::now();
             while !hurries.load(Ordering::Relaxed) && since.elapsed() < sync {
                 std::thread::sleep(Duration::from_millis(1));
@@ -220,18 +244,25 @@ impl Bench {
         let mut peer = self.setting.peer()?;
         let [mut quiet, mut flooded, mut elsewhere] = [(); 3].map(|()| Seen::default());
         let answered = [AtomicU64::new(0), AtomicU64::new(0)];
+        let mut took = [Duration::ZERO; 2];
+        let mut used = Duration::ZERO;
         // Nothing is opened for the first time in what is measured.
         self.call_for(&mut peer, Duration::ZERO, &mut Seen::default())?;
         for _ in 0..ROUNDS {
             self.call_for(&mut peer, slice, &mut quiet)?;
             let mut beside = |flooded: &Self, answered, seen: &mut Seen| {
+                // Until the last call is answered, which may be long after ours.
+                let since = Instant::now();
                 flooded.flooded(of, slice / 10, answered, || {
                     self.call_for(&mut peer, slice, seen)
-                })
+                })?;
+                Ok::<_, anyhow::Error>(since.elapsed())
             };
-            beside(self, &answered[0], &mut flooded)?;
+            let before = self.setting.processor_time();
+            took[0] += beside(self, &answered[0], &mut flooded)?;
+            used += self.setting.processor_time().saturating_sub(before);
             if let Some(other) = other {
-                beside(other, &answered[1], &mut elsewhere)?;
+                took[1] += beside(other, &answered[1], &mut elsewhere)?;
             }
         }
         let pair = |at: usize| {
@@ -246,12 +277,14 @@ impl Bench {
                 server_ratio: elsewhere.map(|elsewhere| flooded as f64 / elsewhere as f64),
             }
         };
-        let seconds = (slice * ROUNDS).as_secs_f64() * 1.1;
-        let [here, there] = answered.map(|count| count.into_inner() as f64 / seconds);
+        let [here, there] = [0, 1].map(|at| {
+            answered[at].load(Ordering::Relaxed) as f64 / took[at].as_secs_f64().max(1e-9)
+        });
         Ok(Row {
             flood,
             flooded: here,
             elsewhere: other.map(|_| there),
+            server_processors: other.map(|_| used.as_secs_f64() / took[0].as_secs_f64()),
             lookup: pair(0),
             read: pair(1),
             readdir: pair(2),
@@ -278,8 +311,8 @@ impl Bench {
                 floods.push(named(scope, "flood", || self.flood(*of, flood))?);
             }
             if of.is_empty() {
-                for nice in [0, 19] {
-                    floods.push(named(scope, "compute", move || flood.compute(nice))?);
+                for place in [Computing::BesideServer, Computing::BesideClient] {
+                    floods.push(named(scope, "compute", move || flood.compute(place))?);
                 }
             }
             std::thread::sleep(ahead);
@@ -329,8 +362,8 @@ impl Bench {
 
     /// Calls of one procedure until it is over, many under way; then until all are answered.
     fn flood(&self, of: Procedure, flood: &Flood<'_>) -> Result<()> {
-        // Elsewhere its client would be another machine.
-        be_nice(19);
+        // On a network its client would be another machine, and take no time from anybody here.
+        cpu::only_when_idle().context("cannot lower a thread's priority")?;
         let mut peer = self.setting.peer()?;
         let send = |peer: &mut Peer, number| {
             let (procedure, arguments) = self.targets.call(of, number);
@@ -355,20 +388,30 @@ impl Bench {
     }
 }
 
+/// Where a thread computes.
+#[derive(Clone, Copy)]
+enum Computing {
+    /// On the server's processor, as another program there would.
+    BesideServer,
+    /// On the clients' processor, whenever it is idle: as a flood's client does.
+    BesideClient,
+}
+
 impl Flood<'_> {
-    fn compute(&self, nice: i32) -> Result<()> {
-        be_nice(nice);
+    fn compute(&self, place: Computing) -> Result<()> {
+        match place {
+            Computing::BesideServer => {
+                let placement = Placement::at_start();
+                placement.map_or(Ok(()), |placement| cpu::bind(&placement.server))?;
+            }
+            Computing::BesideClient => cpu::only_when_idle()?,
+        }
         let mut sum = 0_u64;
         while !self.over.load(Ordering::Relaxed) {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         Ok(())
     }
-}
-
-/// The calling thread alone.
-fn be_nice(nice: i32) {
-    let _ = rustix::process::setpriority_process(None, nice);
 }
 
 /// A thread with a name, for whoever looks from outside.

@@ -218,21 +218,9 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Starts a command on some processors: a child inherits the binding of the
-/// thread that starts it, so a thread is bound for it.
+/// Starts a command on some processors.
 pub(crate) fn spawn_on(command: &mut Command, cpus: Option<&[usize]>) -> io::Result<Child> {
-    let Some(cpus) = cpus else {
-        return command.spawn();
-    };
-    std::thread::scope(|scope| {
-        let spawner = scope.spawn(|| {
-            cpu::bind(cpus)?;
-            command.spawn()
-        });
-        spawner
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
-    })
+    cpu::bound(cpus, || command.spawn())?
 }
 
 pub(crate) fn first_line(child: &mut Child) -> Result<String> {

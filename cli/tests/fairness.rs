@@ -26,7 +26,14 @@ fn a_flood_has_a_row_with_both_ratios() {
     assert_eq!(report["bench"], "fairness");
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
+    assert!(report["placement"].is_string(), "{report}");
     for (row, elsewhere) in rows.iter().zip([true, false, false]) {
+        // A flood that does not keep the server busy says nothing.
+        assert_eq!(
+            row["server_processors"].as_f64() > Some(0.0),
+            elsewhere,
+            "{row}"
+        );
         for call in ["lookup", "read", "readdir"] {
             let pair = &row[call];
             assert!(pair["quiet_p99_ns"].as_u64() > Some(0), "{row}");

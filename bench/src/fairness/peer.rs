@@ -19,6 +19,8 @@ pub type Handle = Vec<u8>;
 /// Writes the arguments of a call.
 pub type Arguments<'a> = dyn Fn(&mut Writer<'_>) + 'a;
 
+/// The most bytes of one system call: another thread that wants the processor may have to wait for the end of it.
+const SYSTEM_CALL_BYTES: usize = 64 << 10;
 /// The procedure MNT.
 const MOUNT: u32 = 1;
 
@@ -86,7 +88,10 @@ impl Peer {
         arguments(&mut w);
         let mark = 1 << 31 | (message.len() - 4) as u32;
         message[..4].copy_from_slice(&mark.to_be_bytes());
-        Ok(self.stream.write_all(message)?)
+        for part in message.chunks(SYSTEM_CALL_BYTES) {
+            self.stream.write_all(part)?;
+        }
+        Ok(())
     }
 
     /// The results of the next reply.
@@ -96,7 +101,9 @@ impl Peer {
         let mark = u32::from_be_bytes(mark);
         ensure!(mark >> 31 == 1, "a reply in several fragments");
         self.reply.resize((mark & !(1 << 31)) as usize, 0);
-        self.stream.read_exact(&mut self.reply)?;
+        for part in self.reply.chunks_mut(SYSTEM_CALL_BYTES) {
+            self.stream.read_exact(part)?;
+        }
         match rpc::parse_reply(&self.reply)?.body {
             Ok(results) => Ok(results.rest()),
             Err(rejection) => bail!("a call was rejected: {rejection}"),

@@ -23,13 +23,14 @@ use odafs_server::tcp::{Limits, TcpServer};
 
 use super::flood::{LONG, Targets};
 use super::peer::{Handle, Peer};
+use crate::cpu;
 use crate::process::{ServerPlan, ServerProcess};
 use crate::scratch::Scratch;
 
 /// A server with a directory on disk.
 pub struct Setting {
     // Dropped in this order: who serves, then the files.
-    _server: Server,
+    server: Server,
     address: SocketAddr,
     root: Handle,
     scratch: Scratch,
@@ -37,7 +38,7 @@ pub struct Setting {
 
 enum Server {
     /// In a process of its own: it shares nothing with its clients but the machine.
-    Apart { _process: ServerProcess },
+    Apart { process: ServerProcess },
     /// In this process.
     Here { _server: Here },
 }
@@ -55,8 +56,8 @@ const CACHE_BYTES: u64 = 64 << 20;
 const SERVED: &str = "served";
 
 impl Setting {
-    /// Starts `odafs serve`.
-    pub fn apart(program: &Path) -> Result<Self> {
+    /// Starts `odafs serve` on some processors, or on all.
+    pub fn apart(program: &Path, cpus: Option<&[usize]>) -> Result<Self> {
         let (scratch, served) = directory()?;
         let process = ServerProcess::start(&ServerPlan {
             program: program.to_owned(),
@@ -67,31 +68,43 @@ impl Setting {
             direct: Some("off"),
             spin: None,
             nfs: true,
-            cpus: None,
+            cpus: cpus.map(<[usize]>::to_vec),
             arguments: Vec::new(),
         })?;
         let address = process.nfs().context("the server has no NFS port")?;
         Ok(Self {
-            _server: Server::Apart { _process: process },
+            server: Server::Apart { process },
             address,
             root: Peer::connect(address)?.mount()?,
             scratch,
         })
     }
 
-    /// Starts one in this process. `before_sync` comes ahead of each sync of its store.
-    pub fn here(before_sync: impl Fn(ObjectId) + Send + Sync + 'static) -> Result<Self> {
+    /// Starts one in this process, on some processors or on all. `before_sync` comes ahead of each sync of its store.
+    pub fn here(
+        cpus: Option<&[usize]>,
+        before_sync: impl Fn(ObjectId) + Send + Sync + 'static,
+    ) -> Result<Self> {
         let (scratch, served) = directory()?;
         let state = StateDir::open(Some(&scratch.path().join("state")), &served)?;
         let store = LocalStore::open(&served, &state, LocalOptions::default())?;
         let store = BeforeSync::new(Arc::new(store), before_sync);
-        let (server, address) = Here::serve(Arc::new(store), state)?;
+        let serve = || Here::serve(Arc::new(store), state);
+        let (server, address) = cpu::bound(cpus, serve).context("cannot bind to a processor")??;
         Ok(Self {
-            _server: Server::Here { _server: server },
+            server: Server::Here { _server: server },
             address,
             root: Peer::connect(address)?.mount()?,
             scratch,
         })
+    }
+
+    /// The processor time that the server has used so far; none if it is not a process of its own.
+    pub fn processor_time(&self) -> Duration {
+        match &self.server {
+            Server::Apart { process } => Duration::from_nanos(process.cpu_ns()),
+            Server::Here { .. } => Duration::ZERO,
+        }
     }
 
     /// Another client.

@@ -23,11 +23,20 @@ procedure under way, with 1 MiB each if the procedure carries data.
 
 The figures are 99th percentiles, measured in turn: `quiet` without a flood; `flooded` with the
 flood at the same server; `elsewhere` with the flood at another server on this machine. `x quiet`
-is flooded / quiet. `x there` is flooded / elsewhere, which leaves out the load of the machine
-itself. Each server has its own process; the flooding client runs at nice 19.
+is flooded / quiet. `x there` is flooded / elsewhere. `server` is the processor time that the
+server takes during the flood, of one processor.
 
-Two rows are no floods of one procedure. `computing`: two threads compute, one of them niced.
-`syncs`: four clients write, set attributes, create and commit, and each sync takes --sync.")]
+The clients run on the first processor, and the servers on the second. The flooding client runs
+only when the first is idle, and whoever wakes up takes it from it (SCHED_IDLE). So it takes no
+time from the server or from the other client, as if it ran on a machine of its own. If root runs
+this, the other client comes before all other programs (SCHED_FIFO). Otherwise it may wait up to
+3 ms for one of them after a reply has come. The layout leaves out a network, whose links the
+flood would fill, and a server with more processors than one. Each server has its own process, but
+that of `syncs` has not.
+
+Two rows are no floods of one procedure. `computing`: a thread computes on the server's processor,
+and one on the clients' whenever that is idle. `syncs`: four clients write, set attributes, create
+and commit, and each sync takes --sync.")]
 pub struct Arguments {
     /// Seconds for all rows together
     #[arg(long, value_name = "N", value_parser = units::duration, default_value = "30")]
@@ -62,8 +71,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return output::report(&report, &report.machine);
     }
     output::text(&format!(
-        "{}\ncommit {}\n\n",
+        "{}\n{}; commit {}\n\n",
         report.machine.sentence(),
+        report.placement,
         report.commit
     ))?;
     output::figures(&table(&report))
@@ -74,6 +84,7 @@ fn table(report: &Report) -> Table {
         "<flood",
         "calls/s",
         "elsewhere",
+        "server",
         "<call",
         "quiet",
         "flooded",
@@ -82,6 +93,7 @@ fn table(report: &Report) -> Table {
         "x there",
     ]);
     let or_none = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
+    let percent = |processors: f64| format!("{:.0} %", processors * 100.0);
     let rate = |rate: f64| count(rate as u64);
     for row in &report.rows {
         let ours = [
@@ -95,8 +107,9 @@ fn table(report: &Report) -> Table {
                     row.flood.clone(),
                     rate(row.flooded),
                     or_none(row.elsewhere.map(rate)),
+                    or_none(row.server_processors.map(percent)),
                 ],
-                _ => vec![String::new(); 3],
+                _ => vec![String::new(); 4],
             };
             cells.extend([
                 call.to_owned(),

@@ -14,6 +14,7 @@ mod buffers;
 mod connection;
 mod records;
 mod replies;
+mod round;
 mod spin;
 mod turn;
 
@@ -30,6 +31,7 @@ use tokio::task::LocalSet;
 
 use buffers::Buffers;
 use connection::Connection;
+use round::{Place, Rounds};
 
 /// Bounds of what clients can make a server hold.
 #[derive(Clone, Copy, Debug)]
@@ -129,11 +131,13 @@ impl TcpServer {
             let (sender, inbox) = mpsc::unbounded_channel();
             inboxes.push(sender);
             let (shared, stopped) = (shared.clone(), stopped.clone());
-            server.spawn(format!("nfs-tcp-{number}"), move || {
-                serve_inbox(shared, inbox, stopped)
+            let rounds = Rounds::new();
+            let of_thread = Arc::clone(&rounds);
+            server.spawn(format!("nfs-tcp-{number}"), &rounds, move || {
+                serve_inbox(shared, inbox, stopped, of_thread)
             })?;
         }
-        server.spawn("nfs-accept".to_owned(), move || {
+        server.spawn("nfs-accept".to_owned(), &Rounds::new(), move || {
             accept(shared, listener, inboxes, stopped)
         })?;
         Ok(server)
@@ -143,10 +147,13 @@ impl TcpServer {
     fn spawn<F: Future<Output = ()>>(
         &mut self,
         name: String,
+        rounds: &Arc<Rounds>,
         task: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<()> {
+        let rounds = Arc::clone(rounds);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .on_thread_unpark(move || rounds.looked())
             .build()?;
         let thread = std::thread::Builder::new()
             .name(name)
@@ -259,6 +266,7 @@ async fn serve_inbox(
     shared: Arc<Shared>,
     mut inbox: mpsc::UnboundedReceiver<Accepted>,
     stopped: watch::Receiver<bool>,
+    rounds: Arc<Rounds>,
 ) {
     let mut stop = stopped.clone();
     let buffers = Buffers::new();
@@ -268,8 +276,9 @@ async fn serve_inbox(
             accepted = inbox.recv() => {
                 let Some(accepted) = accepted else { break };
                 let (shared, buffers, stopped) = (shared.clone(), buffers.clone(), stopped.clone());
+                let place = Place::new(Arc::clone(&rounds));
                 connections.spawn_local(async move {
-                    serve_connection(&shared, accepted, buffers, stopped).await;
+                    serve_connection(&shared, accepted, (buffers, place), stopped).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -283,7 +292,7 @@ async fn serve_inbox(
 async fn serve_connection(
     shared: &Shared,
     accepted: Accepted,
-    buffers: Buffers,
+    of_thread: (Buffers, Place),
     stopped: watch::Receiver<bool>,
 ) {
     let Accepted {
@@ -292,7 +301,7 @@ async fn serve_connection(
         number,
         place: _place,
     } = accepted;
-    match Connection::new(shared, stream, peer, number, buffers) {
+    match Connection::new(shared, stream, peer, number, of_thread) {
         Ok(mut connection) => {
             let end = connection.run(stopped).await;
             tracing::debug!(%peer, %end, "connection ended");

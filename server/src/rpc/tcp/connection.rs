@@ -22,6 +22,7 @@ use super::Shared;
 use super::buffers::Buffers;
 use super::records::{Record, Records};
 use super::replies::Replies;
+use super::round::Place;
 use super::spin::{LOOKS, Spin};
 use super::turn::Turn;
 
@@ -36,8 +37,9 @@ pub struct Connection<'a> {
     /// had their turn.
     unread: Vec<u8>,
     seen: usize,
-    /// This connection's turn at its thread.
+    /// This connection's turn at its thread, and its place among the others.
     turn: Turn,
+    place: Place,
     replies: Replies,
     outgoing: mpsc::UnboundedReceiver<Outgoing>,
     sender: mpsc::UnboundedSender<Outgoing>,
@@ -121,7 +123,7 @@ impl<'a> Connection<'a> {
         stream: std::net::TcpStream,
         peer: SocketAddr,
         number: u64,
-        buffers: Buffers,
+        (buffers, place): (Buffers, Place),
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         odafs_fabric::tcp::unpace(&stream);
@@ -148,6 +150,7 @@ impl<'a> Connection<'a> {
             unread: Vec::new(),
             seen: 0,
             turn: Turn::new(Instant::now()),
+            place,
             replies: Replies::default(),
             outgoing,
             sender,
@@ -183,8 +186,12 @@ impl<'a> Connection<'a> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        if !self.turn.begin(Instant::now()) {
-            return Self::let_others(cx);
+        if self.place.waits() {
+            return Poll::Pending;
+        }
+        if !self.turn.begin(Instant::now(), self.place.since()) {
+            self.place.wait(cx);
+            return Poll::Pending;
         }
         loop {
             let mut moved = self.collect_outgoing(cx);
@@ -212,16 +219,10 @@ impl<'a> Connection<'a> {
             }
             if self.turn.is_over(now) {
                 self.turn.end(now);
-                return Self::let_others(cx);
+                self.place.wait(cx);
+                return Poll::Pending;
             }
         }
-    }
-
-    /// Is woken again when the thread has looked at all its sockets.
-    fn let_others(cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        std::pin::pin!(tokio::task::yield_now())
-            .poll(cx)
-            .map(|()| Ok(()))
     }
 
     fn is_turn_over(&self) -> bool {

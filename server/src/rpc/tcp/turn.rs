@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// How long a connection is served before the others of its thread have their turns. A call that is being served by then
 /// is finished.
-const TURN: Duration = Duration::from_micros(100);
+const TURN: Duration = Duration::from_micros(50);
 /// The most that a connection owes. A longer overrun was hardly its doing: something else took the processor.
 const DEBT_MAX: Duration = Duration::from_millis(2);
 
@@ -31,8 +31,12 @@ impl Turn {
         }
     }
 
-    /// Begins the next turn. False: the connection passes it, because of what it owes.
-    pub fn begin(&mut self, now: Instant) -> bool {
+    /// Begins the next turn, or goes on with the one that began after `round` did. False: the connection passes it, because of
+    /// what it owes, or has had it in this round.
+    pub fn begin(&mut self, now: Instant, round: Instant) -> bool {
+        if self.began > round {
+            return !self.is_over(now);
+        }
         self.began = now;
         if self.debt >= TURN {
             self.debt -= TURN;
@@ -64,7 +68,7 @@ mod tests {
         let mut turn = Turn::new(now);
         let mut passed = 0;
         for _ in 0..10 {
-            while !turn.begin(now) {
+            while !turn.begin(now, now) {
                 passed += 1;
             }
             assert!(!turn.is_over(now));
@@ -81,8 +85,23 @@ mod tests {
         let now = Instant::now();
         let mut turn = Turn::new(now);
         turn.end(now + Duration::from_secs(9));
-        let passed = (0..).take_while(|_| !turn.begin(now)).count();
-        assert_eq!(passed as u32, DEBT_MAX.as_micros() as u32 / 100);
-        assert!(turn.begin(now) && !turn.is_over(now));
+        let passed = (0..).take_while(|_| !turn.begin(now, now)).count();
+        assert_eq!(
+            passed as u32,
+            (DEBT_MAX.as_micros() / TURN.as_micros()) as u32
+        );
+        assert!(turn.begin(now, now) && !turn.is_over(now));
+    }
+
+    #[test]
+    fn a_turn_is_not_begun_anew_in_the_same_round() {
+        let round = Instant::now();
+        let mut turn = Turn::new(round);
+        for eighth in [1, 5, 8] {
+            assert!(turn.begin(round + TURN * eighth / 8, round));
+        }
+        let late = round + TURN * 9 / 8;
+        assert!(!turn.begin(late, round));
+        assert!(turn.begin(late, late) && !turn.is_over(late + TURN / 2));
     }
 }
