@@ -1,4 +1,3 @@
-use super::ahead;
 use super::arena::Arena;
 use super::life::{LifeView, LifeWord};
 use super::mapping::Mapping;
@@ -32,7 +31,7 @@ impl ArenaView {
         let length = layout.addresses(data.len() as u64);
         // The last frame may be short.
         let last = usize::try_from(layout.stamp(length.checked_sub(1)?)).ok()?;
-        ahead::find_out();
+        super::ahead::find_out();
         stamps.holds(last, Layout::STAMP).then_some(Self {
             data,
             stamps,

@@ -15,8 +15,14 @@ use super::{Nfs4, lock, open};
 use crate::vfs::ObjectId;
 use crate::vfs::promises::{self, Party};
 
+/// How many operations may wait for others of their owners.
+const WAITING_MAX: usize = 2;
+/// How long one waits.
+const WAIT_MAX: Nanos = Nanos::from_secs(2);
+
 /// Where operations wait while another of their owner is under way. A client that sends both at once, or repeats one over
-/// another way than the duplicate request cache knows, could not tell whether a refusal was counted. So none is refused.
+/// another way than the duplicate request cache knows, could not tell whether a refusal was counted. So they are refused only
+/// when many wait.
 #[derive(Default)]
 pub(super) struct TurnQueue {
     /// How many wait. Changes under the lock of the state.
@@ -43,8 +49,10 @@ impl Taken<'_> {
         let of = self.code.code().to_be_bytes();
         let kept = [&file.to_be_bytes(), &of[..], result].concat();
         let mut state = self.server.state.lock();
+        let client = turn.client;
         state.end_turn(turn, status, &kept);
-        if let Some(new) = &self.locker {
+        // A client counts for no owner of another.
+        if let Some(new) = (self.locker.as_ref()).filter(|new| new.owner.client_id == client) {
             state.count_lock(clock::now(), &new.owner, new.lock_sequence, status);
         }
         let queue = &self.server.turn_queue;
@@ -145,16 +153,22 @@ impl Compound<'_> {
         }
     }
 
-    /// Takes the turn of the owner, once no other operation has it.
+    /// Takes the turn of the owner, once no other operation has it. Few wait, and not for long, because they take threads of the
+    /// pool from everybody else. Others are refused and not counted.
     fn turn(&mut self, operation: &Operation<'_>) -> Done<Turn> {
         let queue = &self.server.turn_queue;
+        let until = clock::now() + WAIT_MAX;
         let mut state = self.server.state.lock();
         loop {
             if let Some(turn) = take_turn(&mut state, self.now, operation)? {
                 return Ok(turn);
             }
+            let left = until.since(clock::now());
+            if left == Nanos(0) || queue.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+                return Err(Status::Delay.into());
+            }
             queue.waiting.fetch_add(1, Ordering::Relaxed);
-            state = queue.ended.wait(state);
+            state = queue.ended.wait_timeout(state, left).0;
             queue.waiting.fetch_sub(1, Ordering::Relaxed);
             self.now = clock::now();
         }

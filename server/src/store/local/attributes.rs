@@ -82,11 +82,7 @@ impl LocalStore {
             // utimensat(2) lets a caller with the right to write set the server's time, but only for both times together.
             apply_times(path.as_fd(), new)?;
         }
-        let after = self.attributes(object, &*path)?;
-        if new.mode.is_some() && path.kind == FileType::Regular {
-            self.close_if_executable(object, after.mode);
-        }
-        Ok(after)
+        self.attributes(object, &*path)
     }
 
     /// Refuses what would fail halfway, and what utimensat(2) and ftruncate(2) would not refuse. The kernel judges the

@@ -137,21 +137,19 @@ impl LocalStore {
             return self.sync_attributes(object, &path);
         }
         self.sync_file(object, Asked::Yes, data_only)?;
-        if let Some(file) = self.descriptors.find(object, Use::Write) {
-            self.close_if_executable(object, fstat(&*file)?.st_mode);
+        if let Some(file) = self.descriptors.find(object, Use::Write)
+            && self.can_write_again(&file)?
+        {
+            // The kernel lets nobody execute a file that is open for writing.
+            self.descriptors.release(object);
         }
         Ok(())
     }
 
-    /// The kernel lets nobody execute a file that is open for writing. So such a file closes once it is synced, if its mode
-    /// lets anybody execute it. Others stay open: to close and to open a file costs more than a small write, and each close
-    /// is an event for whoever watches the file.
-    pub(super) fn close_if_executable(&self, object: ObjectId, mode: u32) {
-        // Unless the server runs as root, the owner's right to write regardless of the mode ends with the descriptor.
-        let can_write_again = self.identity.own().uid == 0 || mode & 0o200 != 0;
-        if mode & 0o111 != 0 && can_write_again {
-            self.descriptors.release(object);
-        }
+    /// Whether a closed file can be opened for writing again. Unless the server runs as root, the owner's right to write
+    /// regardless of the mode ends with the descriptor.
+    fn can_write_again(&self, file: &Descriptor) -> Result<bool> {
+        Ok(self.identity.own().uid == 0 || fstat(file)?.st_mode & 0o200 != 0)
     }
 
     fn sync_file(&self, object: ObjectId, asked: Asked, data_only: bool) -> Result<()> {

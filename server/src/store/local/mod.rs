@@ -532,21 +532,13 @@ impl Store for LocalStore {
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
         let tell = |raw| match raw {
             Raw::Overflow => OutsideEvent::Overflow,
-            Raw::Perhaps(object) => match self.getattr(object) {
-                Ok(found) => {
-                    if found.kind == FileType::Regular {
-                        self.close_if_executable(object, found.mode);
-                    }
-                    OutsideEvent::Changed(object)
-                }
-                Err(_) => {
-                    self.watches.remove(object);
-                    OutsideEvent::Removed(object)
-                }
-            },
+            Raw::Perhaps(object) if self.getattr(object).is_err() => {
+                self.watches.remove(object);
+                OutsideEvent::Removed(object)
+            }
             Raw::Ended(object) => OutsideEvent::Removed(object),
             Raw::Written(object) => OutsideEvent::Written(object),
-            Raw::Touched(object) => OutsideEvent::Changed(object),
+            Raw::Perhaps(object) | Raw::Touched(object) => OutsideEvent::Changed(object),
         };
         self.watches.wait(timeout).into_iter().map(tell).collect()
     }

@@ -433,9 +433,13 @@ impl<'w> Client<'w> {
     /// Checks that the server answers a repetition with the first reply.
     fn same(&mut self, first: &[u8], reply: &[u8]) {
         self.tally.repeated += 1;
+        // A refusal for want of room is not kept: the repetition is another attempt.
+        let tried_later = OperationResult::CreateSession(Err(Status::Delay));
         let again = match session::results(reply).first() {
             Some(OperationResult::Sequence(taken)) => taken.is_ok(),
-            Some(OperationResult::CreateSession(made)) => made.is_ok(),
+            Some(OperationResult::CreateSession(made)) => {
+                made.is_ok() && session::results(first).first() != Some(&tried_later)
+            }
             // A client id that is not confirmed is another each time.
             _ => false,
         };

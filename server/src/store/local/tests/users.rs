@@ -127,30 +127,6 @@ fn a_synced_file_can_be_executed() {
 }
 
 #[test]
-fn a_file_that_nobody_may_execute_stays_open_until_somebody_may() {
-    let served = Place::on_disk().open(true);
-    let path = served.place.served().join("script");
-    let f = file(&served, &me(), "script", 0o644);
-    let stays_open = || served.store.descriptors.find(f, Use::Write).is_some();
-    let write = || {
-        served.write_at(&me(), f, 0, b"#!/bin/sh\n").unwrap();
-        served.sync(f, true).unwrap();
-    };
-    write();
-    assert!(stays_open());
-    served.setattr(&me(), f, &new_mode(0o755)).unwrap();
-    assert!(!stays_open());
-    served.setattr(&me(), f, &new_mode(0o644)).unwrap();
-    write();
-    assert!(stays_open());
-    // Somebody else changes the mode.
-    assert!(served.watch(f));
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    while served.wait_events(Duration::from_secs(60)).is_empty() {}
-    assert!(!stays_open());
-}
-
-#[test]
 fn access_lists_count_and_the_kernel_knows_them() {
     let served = Place::on_disk().open(true);
     let root = served.root();
