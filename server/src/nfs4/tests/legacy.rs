@@ -254,3 +254,40 @@ fn a_lock_that_is_denied_counts_for_an_owner_that_is_known() {
     assert_eq!(lock(opened.state, [7, 8], 1).status(), Status::BadSeqId);
     assert_eq!(lock(opened.state, [7, 9], 1).status(), Status::Ok);
 }
+
+#[test]
+fn a_lock_counts_for_no_owner_of_another_client() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let (client, other) = (confirmed(&room, b"client"), confirmed(&room, b"other"));
+    let (state, handle) = opened_and_confirmed(&client, b"file");
+    let (others, _) = opened_and_confirmed(&other, b"file");
+    let lock = |open, lock_sequence, length| {
+        Operation::Lock(LockArgs {
+            kind: LockType::Write,
+            reclaim: false,
+            offset: 0,
+            length,
+            locker: Locker::New(OpenToLockOwner {
+                open_sequence: 3,
+                open,
+                lock_sequence,
+                owner: client.owner(b"locker"),
+            }),
+        })
+    };
+    let reply = client.call(0, &[put(&handle), lock(state, 7, 1)]);
+    let locked = last!(reply, Lock);
+    // It names the first client's lock owner, and is refused before anybody looks whose that is.
+    let refused = other.call(0, &[put(&handle), lock(others, 8, 0)]);
+    assert_eq!(refused.status(), Status::Inval);
+    let unlock = Operation::Unlock(UnlockArgs {
+        kind: LockType::Write,
+        sequence: 8,
+        lock: locked,
+        offset: 0,
+        length: 1,
+    });
+    let reply = client.call(0, &[put(&handle), unlock]);
+    assert_eq!(reply.status(), Status::Ok);
+}
