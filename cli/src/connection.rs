@@ -20,7 +20,7 @@ pub struct ConnectionArguments {
     #[arg(long, value_enum, default_value = "policy", value_name = "ROUTE")]
     route: RouteName,
     /// How long to wait for the answer to a call; a bare number is seconds
-    #[arg(long, value_parser = units::duration, default_value = "30s", value_name = "TIME")]
+    #[arg(long, value_parser = units::deadline, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
 }
 
@@ -103,6 +103,14 @@ pub fn check_directory(client: &Client, path: &Path) -> Result<()> {
             bail!("there is no directory {}", shown(path))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Fails unless the directory in which `path` is or would be exists.
+pub fn check_parent(client: &Client, path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) => check_directory(client, parent),
+        None => Ok(()),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use odafs::{Client, Url};
 
-use crate::connection::{Clients, ConnectionArguments, check_directory, url};
+use crate::connection::{Clients, ConnectionArguments, check_directory, check_parent, url};
 use crate::each::each;
 
 /// Create directories
@@ -33,10 +33,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let (client, path) = clients.to(url)?;
         match arguments.parents {
             true => make_all(&client, &path)?,
-            false => client.mkdir(path)?,
+            false => make(&client, &path)?,
         }
         Ok(())
     })
+}
+
+fn make(client: &Client, path: &Path) -> Result<()> {
+    let made = client.mkdir(path);
+    if made
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    {
+        check_parent(client, path).map_err(|why| anyhow!("{why} (-p creates missing parents)"))?;
+    }
+    Ok(made?)
 }
 
 fn make_all(client: &Client, path: &Path) -> Result<()> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use odafs::{Client, Options, Route, Url};
 use odafs_mount::{Cache, Mounted};
@@ -73,7 +73,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "policy", value_name = "ROUTE")]
     route: RouteName,
     /// How long to wait for the answer to a call; a bare number is seconds
-    #[arg(long, value_parser = units::duration, default_value = "30s", value_name = "TIME")]
+    #[arg(long, value_parser = units::deadline, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
 }
 
@@ -218,9 +218,6 @@ fn asked(arguments: &Arguments) -> Result<Asked> {
     for option in options.filter(|option| !option.is_empty()) {
         take(&mut asked, option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
     }
-    if asked.deadline.is_zero() {
-        bail!(Usage("deadline: must be more than 0".to_owned()));
-    }
     Ok(asked)
 }
 
@@ -252,7 +249,7 @@ fn take(asked: &mut Asked, option: &str) -> Result<(), String> {
         ("noexec", None) => mount.execute = false,
         ("cache", Some(value)) => mount.cache = cache(CacheName::from_str(value, false)?),
         ("route", Some(value)) => asked.route = RouteName::from_str(value, false)?.into(),
-        ("deadline", Some(value)) => asked.deadline = units::duration(value)?,
+        ("deadline", Some(value)) => asked.deadline = units::deadline(value)?,
         ("threads", Some(value)) => {
             mount.threads = match value.parse() {
                 Ok(threads @ 1..=256) => threads,

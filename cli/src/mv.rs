@@ -8,7 +8,8 @@ use odafs::Url;
 
 use crate::Usage;
 use crate::connection::{
-    Clients, ConnectionArguments, check_directory, path, stat_itself, url, wants_directory,
+    Clients, ConnectionArguments, check_directory, check_parent, path, stat_itself, url,
+    wants_directory,
 };
 
 /// Rename a file or directory on its server
@@ -57,6 +58,20 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if into && let Some(name) = from.file_name() {
         to.push(name);
     }
-    let moved = client.rename(&from, to);
-    moved.map_err(|error| error.about("mv", &from).into())
+    client.rename(&from, &to).or_else(|error| {
+        // The server's status fits either name.
+        match error.kind() {
+            ErrorKind::NotFound => {
+                stat_itself(&client, &from, "mv")?;
+                check_parent(&client, &to)?;
+            }
+            ErrorKind::InvalidInput if to.starts_with(&from) => bail!(
+                "{} cannot move into itself: {} lies below it",
+                from.display(),
+                to.display()
+            ),
+            _ => {}
+        }
+        Err(error.about("mv", &from).into())
+    })
 }

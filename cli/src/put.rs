@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use odafs::{Changes, Client, CreateOptions, File, Metadata, PathError, Url, WriteError};
 
-use crate::connection::{Clients, ConnectionArguments, url};
+use crate::connection::{Clients, ConnectionArguments, check_parent, url};
 use crate::unfinished::Unfinished;
 use crate::{Usage, output};
 
@@ -90,7 +90,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
             progress.set_position(bytes)
         })
     };
-    replace(&replacing, &mut copied).map_err(|error| named(error, &path))?;
+    replace(&replacing, &mut copied).or_else(|error| {
+        if is_not_found(&error) {
+            check_parent(&client, &path)?;
+        }
+        Err(named(error, &path))
+    })?;
     progress.finish_and_clear();
     Ok(())
 }
@@ -145,6 +150,11 @@ fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Resu
         unfinished.finish(|| client.rename(&beside, path))?;
     }
     Ok(())
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<PathError>();
+    error.is_some_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Makes an error name the file that the caller asked for, not the one beside it.

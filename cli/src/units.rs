@@ -64,6 +64,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "a time is 0 or more, and below 584 billion years".to_owned())
 }
 
+/// How long to wait for an answer: the same, but not zero, in which no answer can come.
+pub fn deadline(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be more than 0".to_owned()),
+        time => Ok(time),
+    }
+}
+
 const NO_TIME: &str = "a time is a number with a unit, as in 50us";
 
 /// The same for times that are usually far below a second. Only zero may lack a unit, because whoever writes 10 there

@@ -191,6 +191,58 @@ fn an_error_names_the_command() {
 }
 
 #[test]
+fn an_error_names_the_path_that_is_wrong() {
+    let served = tempfile::tempdir().unwrap();
+    std::fs::write(served.path().join("file"), "text").unwrap();
+    std::fs::create_dir(served.path().join("dir")).unwrap();
+    let server = Server::start(served.path(), &[]);
+    let local = served.path().join("file").display().to_string();
+    let url = |path: &str| server.shm_url(path);
+    let mount_point = served.path().join("dir").display().to_string();
+    let nfs_port = server.nfs_url("/").replace("nfs://", "odafs://");
+    let cases: [(&[&str], &str); 8] = [
+        (
+            &["mv", &url("/file"), &url("/none/file")],
+            "there is no directory /none",
+        ),
+        (
+            &["mv", &url("/dir"), &url("/dir/inner")],
+            "/dir cannot move into itself: /dir/inner lies below it",
+        ),
+        (
+            &["put", &local, &url("/none/file")],
+            "there is no directory /none",
+        ),
+        (
+            &["mkdir", &url("/none/dir")],
+            "there is no directory /none (-p creates missing parents)",
+        ),
+        (
+            &["mkdir", &url("/file/dir")],
+            "mkdir /file/dir: not a directory",
+        ),
+        (
+            &["mount", &url("/none"), &mount_point],
+            "mount /none: no such file or directory",
+        ),
+        (
+            &["mount", &url("/"), &local],
+            "Not a directory (name another directory)",
+        ),
+        (
+            &["ls", &nfs_port],
+            "check the port, and use nfs:// for a server's NFS port",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = odafs().args(arguments).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_port_alone_is_one_of_the_loopback_interface() {
     let served = tempfile::tempdir().unwrap();
     let server = Server::start(served.path(), &["--metrics", "0"]);

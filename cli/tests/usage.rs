@@ -46,7 +46,7 @@ fn every_command_explains_itself_with_an_example() {
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
     let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
-    let cases: [(&[&str], &str); 64] = [
+    let cases: [(&[&str], &str); 67] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -94,6 +94,18 @@ fn wrong_usage_ends_with_2_and_says_why() {
                 "9",
             ],
             "--shm too",
+        ),
+        (
+            &["serve", "/", "--shm", "--anonuid", "9", "--anongid", "9"],
+            "--anonuid and --anongid: meant for callers",
+        ),
+        (
+            &["ls", "--deadline", "0", "nfs://127.0.0.1:1/"],
+            "more than 0",
+        ),
+        (
+            &["mount", "--deadline", "0", "nfs://127.0.0.1:1/", "/"],
+            "more than 0",
         ),
         (&["serve", "/", "--trace", "x.pcap"], "tcpdump"),
         (&["serve", "/", "--page", "5KiB"], "--page"),

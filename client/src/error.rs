@@ -106,7 +106,7 @@ pub enum ConnectError {
     #[error(
         "connect: cannot reach {}: {source}{}",
         unless_named(.server, &.source.to_string()),
-        unless_refused(&.source.to_string(), " (is it running, and is this its address?)")
+        hint(.source)
     )]
     Unreachable {
         /// The address asked.
@@ -168,6 +168,18 @@ fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
         ""
     } else {
         question
+    }
+}
+
+/// What to look at where no server was reached, unless the error itself says it.
+fn hint(told: &io::Error) -> &'static str {
+    let text = told.to_string();
+    if text.contains(odafs_fabric::NO_REPLY) {
+        " (it may not speak NFS over RDMA: check the port, and use nfs:// for a server's NFS port)"
+    } else if told.kind() == io::ErrorKind::PermissionDenied {
+        ""
+    } else {
+        unless_refused(&text, " (is it running, and is this its address?)")
     }
 }
 

@@ -176,6 +176,9 @@ fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static 
             (name.to_owned(), port)
         }
         None => {
+            if authority.parse::<std::net::Ipv6Addr>().is_ok() {
+                return Err(BRACKET);
+            }
             let (name, port) = match authority.split_once(':') {
                 Some((name, port)) => (name, Some(port)),
                 None => (authority, None),

@@ -75,6 +75,8 @@ fn each_refusal_says_what_would_be_right() {
         ("odafs://h:+1/", "65535"),
         ("odafs://h::1/", "65535"),
         ("odafs://[::1/", "brackets"),
+        ("odafs://::1/", "brackets"),
+        ("nfs://fe80::1/x", "brackets"),
         ("odafs://[::1]x/", "brackets"),
         ("odafs://me@h/", "user"),
         ("odafs://h/%zz", "%25"),

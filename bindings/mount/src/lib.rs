@@ -46,6 +46,8 @@ mod watch;
 use files::Files;
 use fuser::{Config, MountOption, Session, SessionACL};
 use odafs::{Client, FileKind, PathError, fs::FileSystem};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::{io, path::Path};
 use thiserror::Error;
 pub use unmount::{Mounted, Unmounter};
@@ -117,7 +119,7 @@ pub enum MountError {
         dir: String,
     },
     /// There is no such directory.
-    #[error("cannot mount on {dir}: {why} (`mkdir -p {dir}` creates the directory)")]
+    #[error("cannot mount on {dir}: {why} ({})", instead(.dir, .why))]
     NoDirectory {
         /// The mount point.
         dir: String,
@@ -147,6 +149,14 @@ pub enum MountError {
     },
 }
 
+/// What to do where there is no directory to mount on.
+fn instead(dir: &str, why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::NotFound => format!("`mkdir -p {dir}` creates the directory"),
+        _ => "name another directory".to_owned(),
+    }
+}
+
 /// Mounts the directory of a client's URL on a local directory. Threads of this process answer the kernel until it is
 /// unmounted.
 ///
@@ -155,17 +165,20 @@ pub enum MountError {
 pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, MountError> {
     let shown = dir.display().to_string();
     let dir = unmount::checked(dir)?;
+    let fs = FileSystem::new(client);
+    let root = fs.resolve(".", true).map_err(|error| {
+        let path = OsStr::from_bytes(&client.url().path);
+        error.about("mount", Path::new(path))
+    })?;
+    if root.attributes.kind != FileKind::Directory {
+        return Err(MountError::NotADirectory);
+    }
     let device = std::fs::File::options()
         .read(true)
         .write(true)
         .open("/dev/fuse");
     if let Err(why) = device {
         return Err(MountError::NoFuse(why));
-    }
-    let fs = FileSystem::new(client);
-    let root = fs.resolve(".", true)?;
-    if root.attributes.kind != FileKind::Directory {
-        return Err(MountError::NotADirectory);
     }
     let files = Files::new(fs, root.handle, options);
     let notifier = files.notifier.clone();

@@ -79,7 +79,7 @@ struct Conditional {
     remedy: &'static str,
 }
 
-const FOR_CALLERS: &str = "this option is for callers over TCP and RDMA, but only shared memory is served; leave it out, or name --nfs, --rdma or --verbs too";
+const FOR_CALLERS: &str = "meant for callers over TCP and RDMA, but only shared memory is served; leave it out, or name --nfs, --rdma or --verbs too";
 
 const fn for_rdma(option: &'static str, said: fn(&ServeOptions) -> bool) -> Conditional {
     Conditional {
@@ -137,7 +137,7 @@ const CONDITIONAL: [Conditional; 14] = [
         option: "--portmap",
         said: |options| options.portmap.is_some(),
         counts: |options| options.nfs.is_some() || !options.names_listeners(),
-        remedy: "it tells clients where NFS is over TCP, name --nfs too, or leave it out",
+        remedy: "it tells clients where NFS over TCP is; name --nfs too, or leave it out",
     },
     for_rdma("--admit", |options| !options.admit.is_empty()),
     for_shm("--one-sided-for", |options| {

@@ -10,7 +10,7 @@ pub use listener::Listener;
 use super::protocol::handshake::{self, HandshakeError, Wishes};
 use super::protocol::mpa::{Frame, FrameKind, FrameReader, HEAD_BYTES, PRIVATE_MAX};
 use crate::clock::{self, Nanos};
-use crate::fabric::{self, Peer, QueuePair};
+use crate::fabric::{self, NO_REPLY, Peer, QueuePair};
 use crate::tcp::{dial, unpace};
 use pair::Pair;
 use rustix::net::sockopt;
@@ -128,8 +128,7 @@ fn read_reply(socket: &mut TcpStream, until: Nanos) -> io::Result<Frame> {
         let missing = reader.missing();
         match socket.read(&mut bytes[..missing]) {
             Ok(0) => {
-                let what = "the peer closed the connection instead of a reply";
-                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, what));
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, NO_REPLY));
             }
             Ok(came) => {
                 let fed = reader.feed(&bytes[..came]);
