@@ -73,7 +73,7 @@ pub struct ServeOptions {
     )]
     #[serde(deserialize_with = "file::socket")]
     shm: Option<Option<PathBuf>>,
-    /// How many connections one user may have over shared memory; each takes 2 MiB of memory, and a client makes four,
+    /// How many connections one user may have over shared memory; each may take 2 MiB of memory, and a client makes four,
     /// or more if it has many threads [default: 8192]
     #[arg(
         long,
