@@ -32,10 +32,10 @@ use std::ops::Range;
 
 use odafs_common::rpcrdma::binding;
 use odafs_common::wire::nfs3::{
-    Attributes, DirectoryName, FileHandle, LinkArgs, PROGRAM, Payload, Procedure, Stable, Status,
-    VERSION, WccData,
+    Attributes, DirectoryName, Failed, FileHandle, LinkArgs, PROGRAM, Payload, Procedure, Stable,
+    Status, VERSION, WccData,
 };
-use odafs_common::wire::xdr::{Decode, Reader, Writer};
+use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
@@ -283,6 +283,36 @@ impl<'a> Context<'a> {
             Effort::MayBlock => attributes(self.export, object),
         };
         Ok(found.map(Attributes::from).map_err(Status::from))
+    }
+
+    /// Writes the result of a procedure about the file system in which an object lies: what `result` makes of the answer of
+    /// `ask` and of the object's attributes.
+    fn about_file_system<T, R: Encode>(
+        &self,
+        handle: FileHandle<'_>,
+        w: &mut Writer<'_>,
+        ask: impl FnOnce(&Exports, ObjectId, Effort) -> Result<T, ReadFailed>,
+        result: impl FnOnce(T, Option<Attributes>) -> R,
+    ) -> Step {
+        let object = self.object_now(handle)?;
+        let answer = match object.map(|object| ask(self.export, object, self.effort)) {
+            Ok(Err(ReadFailed::NotResident)) => return Err(Blocks),
+            Ok(answer) => answer.map_err(Status::from),
+            Err(status) => Err(status),
+        };
+        let attributes = match object {
+            Ok(object) => self.attributes_now(object)?.ok(),
+            Err(_) => None,
+        };
+        let answer = match answer {
+            Ok(answer) => Ok(result(answer, attributes)),
+            Err(status) => Err(Failed {
+                status,
+                rest: attributes,
+            }),
+        };
+        answer.encode(w);
+        Ok(())
     }
 
     /// The payload of the arguments, in the message or apart from it.
