@@ -42,7 +42,7 @@ use odafs_fabric::sync::Arc;
 use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::vfs::attributes::{attributes, attributes_at_hand, attributes_of_handle};
+use crate::vfs::attributes::{attributes, attributes_now, attributes_of_handle};
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -96,6 +96,14 @@ struct Context<'a> {
 struct Blocks;
 
 type Step = Result<(), Blocks>;
+
+/// What was found or refused, unless that takes waiting.
+fn answer<T>(found: Result<T, ReadFailed>) -> Result<Result<T, Status>, Blocks> {
+    match found {
+        Err(ReadFailed::NotResident) => Err(Blocks),
+        found => Ok(found.map_err(Status::from)),
+    }
+}
 
 /// A step of a procedure whose data may travel apart from the reply.
 type PlacingStep = Result<Answer, Blocks>;
@@ -270,19 +278,13 @@ impl<'a> Context<'a> {
         if let Err(status) = self.check(handle) {
             return Ok(Err(status.into()));
         }
-        match self.export.resolve(handle.0, self.effort) {
-            Err(ReadFailed::NotResident) => Err(Blocks),
-            resolved => Ok(resolved.map_err(Status::from)),
-        }
+        answer(self.export.resolve(handle.0, self.effort))
     }
 
     /// Attributes, with whatever effort is allowed.
     fn attributes_now(&self, object: ObjectId) -> Result<Result<Attributes, Status>, Blocks> {
-        let found = match self.effort {
-            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Blocks)?,
-            Effort::MayBlock => attributes(self.export, object),
-        };
-        Ok(found.map(Attributes::from).map_err(Status::from))
+        let found = answer(attributes_now(self.export, object, self.effort))?;
+        Ok(found.map(Attributes::from))
     }
 
     /// Writes the result of a procedure about the file system in which an object lies: what `result` makes of the answer of
@@ -294,24 +296,21 @@ impl<'a> Context<'a> {
         ask: impl FnOnce(&Exports, ObjectId, Effort) -> Result<T, ReadFailed>,
         result: impl FnOnce(T, Option<Attributes>) -> R,
     ) -> Step {
-        let object = self.object_now(handle)?;
-        let answer = match object.map(|object| ask(self.export, object, self.effort)) {
-            Ok(Err(ReadFailed::NotResident)) => return Err(Blocks),
-            Ok(answer) => answer.map_err(Status::from),
-            Err(status) => Err(status),
+        let (told, attributes) = match self.object_now(handle)? {
+            Ok(object) => (
+                answer(ask(self.export, object, self.effort))?,
+                self.attributes_now(object)?.ok(),
+            ),
+            Err(status) => (Err(status), None),
         };
-        let attributes = match object {
-            Ok(object) => self.attributes_now(object)?.ok(),
-            Err(_) => None,
-        };
-        let answer = match answer {
-            Ok(answer) => Ok(result(answer, attributes)),
+        let result = match told {
+            Ok(told) => Ok(result(told, attributes)),
             Err(status) => Err(Failed {
                 status,
                 rest: attributes,
             }),
         };
-        answer.encode(w);
+        result.encode(w);
         Ok(())
     }
 

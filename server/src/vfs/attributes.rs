@@ -36,6 +36,21 @@ pub fn attributes(export: &Exports, object: ObjectId) -> Result<Attributes, Stor
     }
 }
 
+/// The present attributes, with whatever effort is allowed.
+pub fn attributes_now(
+    export: &Exports,
+    object: ObjectId,
+    effort: Effort,
+) -> Result<Attributes, ReadFailed> {
+    let found = match effort {
+        Effort::ResidentOnly => {
+            attributes_at_hand(export, object).ok_or(ReadFailed::NotResident)?
+        }
+        Effort::MayBlock => attributes(export, object),
+    };
+    Ok(found.map_err(|error| error.status)?)
+}
+
 /// Attributes of a live file that were so `before`, which somebody may change unseen who says that it has not; or that it has, and that
 /// the size is this one, in bytes. `None`: others are at the file. May block.
 pub fn attributes_told(
