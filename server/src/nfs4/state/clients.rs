@@ -10,7 +10,6 @@ use odafs_common::wire::nfs4::{
 use odafs_fabric::clock::Nanos;
 
 use super::back_channel::Callback;
-use super::owners::Role;
 use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
@@ -84,7 +83,8 @@ pub(super) struct Client {
     pub renewed: Nanos,
     /// The number of compounds of its sessions under way. While there are some, its lease does not end.
     pub under_way: u32,
-    pub owners: HashMap<(Role, Vec<u8>), u64>,
+    /// The numbers of its owners by their names, for each [`Role`].
+    pub owners: [HashMap<Vec<u8>, u64>; 2],
     /// Bytes in the names of its owners.
     pub name_bytes: usize,
     /// How many stateids it has.
@@ -458,7 +458,7 @@ impl State {
             expelled: false,
             renewed: now,
             under_way: 0,
-            owners: HashMap::new(),
+            owners: Default::default(),
             name_bytes: 0,
             states: 0,
             ranges: 0,
@@ -544,7 +544,7 @@ impl State {
 
     /// Makes room for state of a client if there is as much as there may be of all. Clients whose leases are over lose theirs.
     pub(super) fn make_room_for_state(&mut self, now: Nanos, client: u32) {
-        let holds = |_, silent: &Client| !silent.owners.is_empty();
+        let holds = |_, silent: &Client| silent.owners.iter().any(|of| !of.is_empty());
         self.expel_silent(now, client, holds, |state| {
             let most = state.limits.all_states;
             state.entries.len() < most && state.has_room_for_owner() && state.ranges + 2 <= most
