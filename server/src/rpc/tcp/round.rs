@@ -60,13 +60,13 @@ impl Wake for Rounds {
 
 /// One connection in the rounds of its thread.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionRound {
     rounds: Arc<Rounds>,
     /// It waits for the end of the round that began then.
     waits: Option<u64>,
 }
 
-impl Place {
+impl ConnectionRound {
     pub fn new(rounds: Arc<Rounds>) -> Self {
         Self {
             rounds,
@@ -122,7 +122,7 @@ mod tests {
             server.read_u8().await.expect("a byte");
             hears.set(true);
         });
-        let mut place = Place::new(Rounds::new());
+        let mut round = ConnectionRound::new(Rounds::new());
         let mut turn = Turn::new(Instant::now());
         let busy = poll_fn(move |cx| {
             if heard.get() {
@@ -130,11 +130,11 @@ mod tests {
             }
             cx.waker().wake_by_ref();
             let begins = Instant::now();
-            if place.waits() {
+            if round.waits() {
                 return Poll::Pending;
             }
-            if !turn.begin(begins, place.since()) {
-                place.wait(cx);
+            if !turn.begin(begins, round.since()) {
+                round.wait(cx);
                 return Poll::Pending;
             }
             served.set(served.get() + 1);
