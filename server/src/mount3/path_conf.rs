@@ -21,7 +21,8 @@ impl MountProgram {
             return Ok(Answer::Blocks);
         }
         let directory = self.find(&call, path).ok();
-        let limits = directory.and_then(|directory| limits(&self.export, directory).ok());
+        let limits =
+            directory.and_then(|directory| limits(&self.export, directory, call.effort).ok());
         Ok(reply(results, &told(limits)))
     }
 }

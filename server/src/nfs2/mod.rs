@@ -39,7 +39,7 @@ use odafs_fabric::sync::Arc;
 use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::vfs::attributes::{attributes, attributes_at_hand};
+use crate::vfs::attributes::attributes_now;
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -275,11 +275,7 @@ impl<'a> Context<'a> {
 
     /// Attributes, with whatever effort is allowed.
     fn attributes(&self, object: ObjectId) -> Done<Attributes> {
-        let found = match self.effort {
-            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Failed::Later)?,
-            Effort::MayBlock => attributes(self.export, object),
-        };
-        Ok(found?.into())
+        Ok(attributes_now(self.export, object, self.effort)?.into())
     }
 
     /// Attributes after a change that may have brought them.

@@ -7,8 +7,8 @@ use crate::vfs::Space;
 use crate::vfs::attributes::space;
 
 pub(super) fn statfs(context: &Context<'_>, root: FileHandle<'_>) -> Done<StatFsOk> {
-    context.may_block()?;
-    Ok(told(&space(context.export, context.object(root)?)?))
+    let object = context.object(root)?;
+    Ok(told(&space(context.export, object, context.effort)?))
 }
 
 /// The smallest block in a reply, in bytes.

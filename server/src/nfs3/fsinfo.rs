@@ -1,9 +1,7 @@
 //! FSINFO (RFC 1813, section 3.3.19).
 
-use odafs_common::wire::nfs3::{
-    Attributes, Failed, FileHandle, FsInfoOk, FsInfoResult, Status, Time, properties,
-};
-use odafs_common::wire::xdr::{Encode as _, Writer};
+use odafs_common::wire::nfs3::{Attributes, FileHandle, FsInfoOk, Time, properties};
+use odafs_common::wire::xdr::Writer;
 
 use super::{Context, DATA_BYTES_MAX, Step};
 use crate::vfs::FileSystemLimits;
@@ -13,19 +11,9 @@ use crate::vfs::attributes::limits;
 const DIRECTORY_BYTES: u32 = 64 << 10;
 
 pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
-    context.may_block()?;
-    let object = context.object(root);
-    let found = object.and_then(|object| limits(context.export, object).map_err(Status::from));
-    let attributes = object.ok().and_then(|object| context.attributes(object));
-    let result: FsInfoResult = match found {
-        Ok(limits) => Ok(info(context, attributes, &limits)),
-        Err(status) => Err(Failed {
-            status,
-            rest: attributes,
-        }),
-    };
-    result.encode(w);
-    Ok(())
+    context.about_file_system(root, w, limits, |limits, attributes| {
+        info(context, attributes, &limits)
+    })
 }
 
 fn info(

@@ -32,17 +32,17 @@ use std::ops::Range;
 
 use odafs_common::rpcrdma::binding;
 use odafs_common::wire::nfs3::{
-    Attributes, DirectoryName, FileHandle, LinkArgs, PROGRAM, Payload, Procedure, Stable, Status,
-    VERSION, WccData,
+    Attributes, DirectoryName, Failed, FileHandle, LinkArgs, PROGRAM, Payload, Procedure, Stable,
+    Status, VERSION, WccData,
 };
-use odafs_common::wire::xdr::{Decode, Reader, Writer};
+use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 use crate::rpc::access::Rights;
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::vfs::attributes::{attributes, attributes_at_hand, attributes_of_handle};
+use crate::vfs::attributes::{attributes, attributes_now, attributes_of_handle};
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -96,6 +96,14 @@ struct Context<'a> {
 struct Blocks;
 
 type Step = Result<(), Blocks>;
+
+/// What was found or refused, unless that takes waiting.
+fn answer<T>(found: Result<T, ReadFailed>) -> Result<Result<T, Status>, Blocks> {
+    match found {
+        Err(ReadFailed::NotResident) => Err(Blocks),
+        found => Ok(found.map_err(Status::from)),
+    }
+}
 
 /// A step of a procedure whose data may travel apart from the reply.
 type PlacingStep = Result<Answer, Blocks>;
@@ -270,19 +278,40 @@ impl<'a> Context<'a> {
         if let Err(status) = self.check(handle) {
             return Ok(Err(status.into()));
         }
-        match self.export.resolve(handle.0, self.effort) {
-            Err(ReadFailed::NotResident) => Err(Blocks),
-            resolved => Ok(resolved.map_err(Status::from)),
-        }
+        answer(self.export.resolve(handle.0, self.effort))
     }
 
     /// Attributes, with whatever effort is allowed.
     fn attributes_now(&self, object: ObjectId) -> Result<Result<Attributes, Status>, Blocks> {
-        let found = match self.effort {
-            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Blocks)?,
-            Effort::MayBlock => attributes(self.export, object),
+        let found = answer(attributes_now(self.export, object, self.effort))?;
+        Ok(found.map(Attributes::from))
+    }
+
+    /// Writes the result of a procedure about the file system in which an object lies: what `result` makes of the answer of
+    /// `ask` and of the object's attributes.
+    fn about_file_system<T, R: Encode>(
+        &self,
+        handle: FileHandle<'_>,
+        w: &mut Writer<'_>,
+        ask: impl FnOnce(&Exports, ObjectId, Effort) -> Result<T, ReadFailed>,
+        result: impl FnOnce(T, Option<Attributes>) -> R,
+    ) -> Step {
+        let (told, attributes) = match self.object_now(handle)? {
+            Ok(object) => (
+                answer(ask(self.export, object, self.effort))?,
+                self.attributes_now(object)?.ok(),
+            ),
+            Err(status) => (Err(status), None),
         };
-        Ok(found.map(Attributes::from).map_err(Status::from))
+        let result = match told {
+            Ok(told) => Ok(result(told, attributes)),
+            Err(status) => Err(Failed {
+                status,
+                rest: attributes,
+            }),
+        };
+        result.encode(w);
+        Ok(())
     }
 
     /// The payload of the arguments, in the message or apart from it.

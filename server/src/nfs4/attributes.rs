@@ -142,17 +142,14 @@ pub(super) struct FileSystem {
 }
 
 impl FileSystem {
-    /// Of the file system in which the object lies. May block if any is asked for.
+    /// Of the file system in which the object lies.
     pub fn of(c: &Compound<'_>, object: ObjectId, asked: &Bitmap) -> Done<Self> {
         let wants = |of: &Bitmap| !asked.and(of).is_empty();
-        if wants(&SPACE) || wants(&LIMITS) {
-            c.may_block()?;
-        }
+        let space = wants(&SPACE).then(|| space(c.export, object, c.effort));
+        let limits = wants(&LIMITS).then(|| limits(c.export, object, c.effort));
         Ok(Self {
-            space: wants(&SPACE).then(|| space(c.export, object)).transpose()?,
-            limits: wants(&LIMITS)
-                .then(|| limits(c.export, object))
-                .transpose()?,
+            space: space.transpose()?,
+            limits: limits.transpose()?,
         })
     }
 }

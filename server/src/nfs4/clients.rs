@@ -17,18 +17,15 @@ pub(super) fn run(
     let who = Principal(c.acting.uid());
     let mut state = c.server.state.lock();
     match operation {
-        O::SetClientId(arguments) => {
-            match state.set_client_id(c.now, who, arguments) {
-                Err(Status::ClidInUse) => {
-                    // The server does not keep the address of the other client: it says the one that was asked for.
-                    let in_use = SetClientIdFailed::InUse(arguments.callback.address);
-                    let result: SetClientIdResult<'_> = Err(in_use);
-                    w.push(code, &result);
-                    Ok(Status::ClidInUse)
-                }
-                made => plain(w, code, made?),
+        O::SetClientId(arguments) => match state.set_client_id(c.now, who, arguments) {
+            Err(Status::ClidInUse) => {
+                let holder = state.callback_address(arguments.client.id.0);
+                let result: SetClientIdResult<'_> = Err(SetClientIdFailed::InUse(holder));
+                w.push(code, &result);
+                Ok(Status::ClidInUse)
             }
-        }
+            made => plain(w, code, made?),
+        },
         O::SetClientIdConfirm(confirm) => {
             plain(w, code, state.confirm_client_id(c.now, who, confirm)?)
         }

@@ -14,7 +14,7 @@ use super::{
     offload, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
     verify, write, xattrs,
 };
-use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
+use crate::vfs::attributes::attributes_now;
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -339,11 +339,7 @@ impl<'a> Compound<'a> {
 
     /// The attributes of an object in the export.
     pub fn attributes(&self, object: ObjectId) -> Done<Attributes> {
-        let found = match self.effort {
-            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Stop::Blocks)?,
-            Effort::MayBlock => attributes_of(self.export, object),
-        };
-        Ok(found?)
+        Ok(attributes_now(self.export, object, self.effort)?)
     }
 
     /// The current object as a live file. It must be a regular file.

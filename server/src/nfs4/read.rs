@@ -37,9 +37,12 @@ fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
     ReadRange::within(file, arguments.offset, arguments.count.min(room))
 }
 
-/// Whether the reply had no room for data. To clients a result that has no data and is not the end of the file is a failure.
-fn has_no_room(arguments: &ReadArgs, range: ReadRange, eof: bool) -> bool {
-    arguments.count > 0 && range.count == 0 && !eof
+/// Fails if the reply had no room for data. To clients a result that has no data and is not the end of the file is a failure.
+fn check_room(c: &Compound<'_>, arguments: &ReadArgs, range: ReadRange, eof: bool) -> Done<()> {
+    match arguments.count > 0 && range.count == 0 && !eof {
+        true => Err(c.too_big().into()),
+        false => Ok(()),
+    }
 }
 
 fn read_inline(
@@ -50,17 +53,10 @@ fn read_inline(
 ) -> Done<Status> {
     let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
-    let stop = match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
-        Ok(done) if !has_no_room(arguments, range, done.eof) => {
-            reply.finish(done.count, done.eof);
-            return Ok(Status::Ok);
-        }
-        Ok(_) => c.too_big().into(),
-        Err(failed) => failed.into(),
-    };
-    reply.cancel();
-    w.take_back();
-    Err(stop)
+    let done = read_pages(c.export, &c.who, file, range, c.effort, reply.data())?;
+    check_room(c, arguments, range, done.eof)?;
+    reply.finish(done.count, done.eof);
+    Ok(Status::Ok)
 }
 
 fn read_placed(
@@ -89,17 +85,10 @@ pub(super) fn read_plus(
     let file = c.file_for(arguments.state, Io::Read)?;
     let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
-    let stop = match segments(c, &file, range, &mut reply) {
-        Ok(eof) if !has_no_room(arguments, range, eof) => {
-            reply.finish(eof);
-            return Ok(Status::Ok);
-        }
-        Ok(_) => c.too_big().into(),
-        Err(failed) => failed.into(),
-    };
-    reply.cancel();
-    w.take_back();
-    Err(stop)
+    let eof = segments(c, &file, range, &mut reply)?;
+    check_room(c, arguments, range, eof)?;
+    reply.finish(eof);
+    Ok(Status::Ok)
 }
 
 /// Writes the data and holes of a range, or of its beginning. Returns whether the file ends with them.

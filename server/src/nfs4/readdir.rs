@@ -61,16 +61,11 @@ fn pseudo(
     let asked = arguments.asked.and(c.supported());
     let mut entries = EntryWriter::begin(w.start(OpCode::ReadDir), budget, [0; 8]);
     if let Some((name, object)) = below {
-        let pushed = attributes::with(c, object, &asked, |all| {
+        attributes::with(c, object, &asked, |all| {
             entries.push(FIRST_COOKIE, name, all, &asked)
-        });
-        if let Err(stop) = pushed {
-            entries.cancel();
-            w.take_back();
-            return Err(stop);
-        }
+        })?;
     }
-    finish(entries.finish(true).is_ok(), w)
+    end(entries, true)
 }
 
 fn real(
@@ -121,7 +116,7 @@ fn real(
             _ => entries.push(entry.cookie, &entry.name, &unseen(entry, plus), &asked),
         }
     });
-    finish(entries.finish(all && listing.eof).is_ok(), w)
+    end(entries, all && listing.eof)
 }
 
 /// What a listing knows of an entry whose object was not looked at, or could not be.
@@ -134,10 +129,9 @@ fn unseen<'a>(entry: &DirEntry, wanted: bool) -> Wire<'a> {
     }
 }
 
-fn finish(fits: bool, w: &mut ResultWriter<'_, '_>) -> Done<Status> {
-    if fits {
-        return Ok(Status::Ok);
+fn end(entries: EntryWriter<'_, '_>, eof: bool) -> Done<Status> {
+    match entries.finish(eof) {
+        Ok(_) => Ok(Status::Ok),
+        Err(_) => Err(Status::TooSmall.into()),
     }
-    w.take_back();
-    Err(Status::TooSmall.into())
 }

@@ -264,6 +264,10 @@ impl Compound<'_> {
         let done = self.execute(operation, w);
         // This thread cannot act as the caller in the store. What the store refused to it may be allowed to the caller.
         let missed = self.effort == Effort::ResidentOnly && ids::were_missed();
+        // What an operation wrote before it failed is not its result.
+        if (missed || done.is_err()) && w.count() > results {
+            w.take_back();
+        }
         let status = match done {
             Ok(status) if !missed => status,
             Err(Stop::Status(status)) if !missed => {
@@ -276,9 +280,6 @@ impl Compound<'_> {
                 Status::Delay
             }
             _ => {
-                if w.count() > results {
-                    w.take_back();
-                }
                 self.current = current;
                 self.act_in_export();
                 self.placed.take_if(|_| !placed);

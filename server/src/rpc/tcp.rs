@@ -31,7 +31,7 @@ use tokio::task::LocalSet;
 
 use buffers::Buffers;
 use connection::Connection;
-use round::{Place, Rounds};
+use round::{ConnectionRound, Rounds};
 
 /// Bounds of what clients can make a server hold.
 #[derive(Clone, Copy, Debug)]
@@ -276,9 +276,9 @@ async fn serve_inbox(
             accepted = inbox.recv() => {
                 let Some(accepted) = accepted else { break };
                 let (shared, buffers, stopped) = (shared.clone(), buffers.clone(), stopped.clone());
-                let place = Place::new(Arc::clone(&rounds));
+                let round = ConnectionRound::new(Arc::clone(&rounds));
                 connections.spawn_local(async move {
-                    serve_connection(&shared, accepted, (buffers, place), stopped).await;
+                    serve_connection(&shared, accepted, (buffers, round), stopped).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -292,7 +292,7 @@ async fn serve_inbox(
 async fn serve_connection(
     shared: &Shared,
     accepted: Accepted,
-    of_thread: (Buffers, Place),
+    of_thread: (Buffers, ConnectionRound),
     stopped: watch::Receiver<bool>,
 ) {
     let Accepted {

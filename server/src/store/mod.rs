@@ -128,8 +128,8 @@ pub trait Store: Send + Sync {
         Ok(attributes_permit(&attributes, credential, mask))
     }
 
-    /// Whether [`Store::getattr`] and [`Store::access`] of this object answer from memory just now, so that threads that
-    /// must not wait may call them.
+    /// Whether [`Store::getattr`], [`Store::access`], [`Store::statfs`] and [`Store::pathconf`] of this object answer from
+    /// memory just now, so that threads that must not wait may call them.
     fn is_at_hand(&self, object: ObjectId) -> bool {
         let _ = object;
         false

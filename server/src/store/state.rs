@@ -459,7 +459,8 @@ fn checksum_of(text: &str) -> String {
 }
 
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    if text.len() != 2 * N || !text.is_ascii() {
+    let digits = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if text.len() != 2 * N || !digits {
         return None;
     }
     let mut bytes = [0; N];
@@ -563,6 +564,14 @@ mod tests {
             matches!(error, StateError::Unsafe { mode: 0o777, .. }),
             "{error}"
         );
+    }
+
+    #[test]
+    fn only_digits_stand_for_bytes() {
+        assert_eq!(unhex("0fF0"), Some([0x0f, 0xf0]));
+        for other in ["+f", "-f", " f", "f", "fg", "fff", "ä"] {
+            assert_eq!(unhex::<1>(other), None, "{other}");
+        }
     }
 
     #[test]

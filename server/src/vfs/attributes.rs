@@ -1,8 +1,8 @@
 //! Attributes of objects, and the rights of callers.
 
 use crate::store::{
-    Attributes, Credential, FileSystemLimits, FileType, ObjectId, SetAttributes, Space, StoreError,
-    Time,
+    Attributes, Credential, FileSystemLimits, FileType, ObjectId, SetAttributes, Space, Store,
+    StoreError, Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
@@ -36,6 +36,21 @@ pub fn attributes(export: &Exports, object: ObjectId) -> Result<Attributes, Stor
     }
 }
 
+/// The present attributes, with whatever effort is allowed.
+pub fn attributes_now(
+    export: &Exports,
+    object: ObjectId,
+    effort: Effort,
+) -> Result<Attributes, ReadFailed> {
+    let found = match effort {
+        Effort::ResidentOnly => {
+            attributes_at_hand(export, object).ok_or(ReadFailed::NotResident)?
+        }
+        Effort::MayBlock => attributes(export, object),
+    };
+    Ok(found.map_err(|error| error.status)?)
+}
+
 /// Attributes of a live file that were so `before`, which somebody may change unseen who says that it has not; or that it has, and that
 /// the size is this one, in bytes. `None`: others are at the file. May block.
 pub fn attributes_told(
@@ -52,12 +67,18 @@ pub fn attributes_told(
 
 /// What an object is. That never changes, so nobody is asked.
 pub fn kind(export: &Exports, object: ObjectId, effort: Effort) -> Result<FileType, ReadFailed> {
-    let store = export.store();
-    if effort == Effort::ResidentOnly && !store.is_at_hand(object) {
-        return Err(ReadFailed::NotResident);
-    }
+    let store = at_hand(export, object, effort)?;
     let known = store.getattr(object).map_err(|error| error.status)?;
     Ok(known.kind)
+}
+
+/// The store, if it answers about the object from memory or the thread may wait.
+fn at_hand(export: &Exports, object: ObjectId, effort: Effort) -> Result<&dyn Store, ReadFailed> {
+    let store = &**export.store();
+    match effort {
+        Effort::ResidentOnly if !store.is_at_hand(object) => Err(ReadFailed::NotResident),
+        _ => Ok(store),
+    }
 }
 
 /// Attributes of a file handle's object, for a refusal in which they are optional. Also `None` if nothing may block.
@@ -78,14 +99,20 @@ pub fn access(
     export.store().access(who, object, mask)
 }
 
-/// Limits of the object's file system. May block.
-pub fn limits(export: &Exports, object: ObjectId) -> Result<FileSystemLimits, StoreError> {
-    export.store().pathconf(object)
+/// Limits of the object's file system.
+pub fn limits(
+    export: &Exports,
+    object: ObjectId,
+    effort: Effort,
+) -> Result<FileSystemLimits, ReadFailed> {
+    let known = at_hand(export, object, effort)?.pathconf(object);
+    Ok(known.map_err(|error| error.status)?)
 }
 
-/// Space on the object's file system. May block.
-pub fn space(export: &Exports, object: ObjectId) -> Result<Space, StoreError> {
-    export.store().statfs(object)
+/// Space on the object's file system, as it is now.
+pub fn space(export: &Exports, object: ObjectId, effort: Effort) -> Result<Space, ReadFailed> {
+    let known = at_hand(export, object, effort)?.statfs(object);
+    Ok(known.map_err(|error| error.status)?)
 }
 
 /// As [`set_attributes`], with the attributes around it for the caller. Those from before are left out if names may have

@@ -215,9 +215,15 @@ fn what_is_no_file_is_refused_as_such() {
 fn space_is_told_in_blocks() {
     let store = Arc::new(MemoryStore::new(1));
     let server = Server::over(store.clone(), Squash::None);
-    let space: StatFsResult = server.nfs(Procedure::StatFs, &server.root());
-    let space = space.expect("space");
+    let ask = || {
+        let space: StatFsResult = server.nfs(Procedure::StatFs, &server.root());
+        space.expect("space")
+    };
+    let space = ask();
     assert_eq!(space.transfer_bytes, 8192);
+    // Once the server has seen the directory, the pool is not asked.
+    let before = server.deferred();
+    assert_eq!((ask(), server.deferred()), (space, before));
     let held = store.statfs(store.root()).expect("space");
     let told = u64::from(space.blocks) * u64::from(space.block_bytes);
     let block = u64::from(space.block_bytes);

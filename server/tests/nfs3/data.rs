@@ -315,6 +315,9 @@ fn access_tells_what_would_be_granted() {
 #[test]
 fn the_file_system_describes_itself() {
     let server = Server::new();
+    let file = server.create(server.root(), "f");
+    server.attributes(file);
+    let before = server.deferred();
     let info: FsInfoResult = server.nfs(Procedure::FsInfo, &server.root());
     let info = info.expect("info");
     assert_eq!((info.read_max, info.write_max), (1 << 20, 1 << 20));
@@ -331,6 +334,23 @@ fn the_file_system_describes_itself() {
     let space: FsStatResult = server.nfs(Procedure::FsStat, &server.root());
     let space = space.expect("space");
     assert!(space.available_bytes <= space.total_bytes && space.total_bytes > 0);
+    // A change shows at once.
+    let now = || {
+        let now: FsStatResult = server.nfs(Procedure::FsStat, &file);
+        now.expect("space").free_bytes
+    };
+    let free = now();
+    server.write(file, 0, &[7; 100_000]);
+    assert!(now() < free);
+    assert_eq!(server.deferred(), before + 1, "only the write");
+    // Of a file that is gone nothing is known.
+    let gone = server.create(server.root(), "gone");
+    let removed: RemoveResult = server.nfs(Procedure::Remove, &at(server.root(), "gone"));
+    removed.expect("removed");
+    let space: FsStatResult = server.nfs(Procedure::FsStat, &gone);
+    assert_eq!(refused(space), Status::Stale);
+    let limits: PathConfResult = server.nfs(Procedure::PathConf, &gone);
+    assert_eq!(refused(limits), Status::Stale);
 }
 
 #[test]

@@ -183,9 +183,4 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         self.w.bool(eof);
         Ok(self.entries)
     }
-
-    /// Takes everything back, so that another result can be written.
-    pub fn cancel(self) {
-        self.w.truncate(self.start);
-    }
 }

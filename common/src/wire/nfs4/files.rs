@@ -347,9 +347,4 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         w.words([Status::Ok.code(), eof.into(), count]);
         w.position()
     }
-
-    /// Takes everything back, so that another result can be written.
-    pub fn cancel(self) {
-        self.w.truncate(self.start);
-    }
 }

@@ -366,11 +366,6 @@ impl<'w, 'v> ReadPlusReply<'w, 'v> {
         self.w.patch_u32(self.start + 4, eof.into());
         self.w.patch_u32(self.start + 8, self.contents);
     }
-
-    /// Takes everything back, so that another result can be written.
-    pub fn cancel(self) {
-        self.w.truncate(self.start);
-    }
 }
 
 /// READ_PLUS has the arguments of READ.

@@ -4,13 +4,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use odafs_common::wire::nfs4::{
-    ClientIdConfirm, CreateSessionOk, ExchangeIdArgs, SessionId, SetClientIdArgs, StateOwner,
-    Status, Verifier, exchange_id_flag,
+    ClientIdConfirm, CreateSessionOk, ExchangeIdArgs, NetAddress, Opaque, SessionId,
+    SetClientIdArgs, StateOwner, Status, Verifier, exchange_id_flag,
 };
 use odafs_fabric::clock::Nanos;
 
 use super::back_channel::Callback;
-use super::owners::Role;
 use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
@@ -31,6 +30,7 @@ pub(super) enum Kind {
         confirm: Verifier,
         /// The verifier that will confirm a change of its callback address.
         update: Option<Verifier>,
+        address: CallbackAddress,
     },
     /// 4.1 and later.
     Sessions {
@@ -42,6 +42,30 @@ pub(super) enum Kind {
         /// It has sent RECLAIM_COMPLETE.
         complete: bool,
     },
+}
+
+/// Where a client of minor version 0 wants to be called. Nobody calls it there, but whoever takes its name is told.
+#[derive(Debug, Default)]
+pub(super) struct CallbackAddress {
+    network: Box<[u8]>,
+    address: Box<[u8]>,
+}
+
+impl CallbackAddress {
+    /// Bytes that suffice for the address of any network (RFC 5665).
+    const BYTES_MAX: usize = 64;
+
+    /// Nothing if it is too long to be one.
+    fn of(given: &NetAddress<'_>) -> Self {
+        let (network, address) = (given.network.0, given.address.0);
+        match network.len() + address.len() <= Self::BYTES_MAX {
+            true => Self {
+                network: network.into(),
+                address: address.into(),
+            },
+            false => Self::default(),
+        }
+    }
 }
 
 /// A client.
@@ -59,7 +83,8 @@ pub(super) struct Client {
     pub renewed: Nanos,
     /// The number of compounds of its sessions under way. While there are some, its lease does not end.
     pub under_way: u32,
-    pub owners: HashMap<(Role, Vec<u8>), u64>,
+    /// The numbers of its owners by their names, for each [`Role`].
+    pub owners: [HashMap<Vec<u8>, u64>; 2],
     /// Bytes in the names of its owners.
     pub name_bytes: usize,
     /// How many stateids it has.
@@ -228,6 +253,7 @@ impl State {
     ) -> Result<ClientIdConfirm, Status> {
         let identity = identity(LEGACY, args.client.id.0);
         let verifier = args.client.verifier;
+        let new_address = CallbackAddress::of(&args.callback.address);
         let confirm = self.serial().to_be_bytes();
         let known = self.identities.get(&identity).and_then(|of| of.confirmed);
         if let Some((number, client)) = known.and_then(|n| Some((n, self.clients.get(&n)?))) {
@@ -241,9 +267,12 @@ impl State {
                     self.remove_unconfirmed(&identity);
                     let client_id = self.id(number);
                     if let Some(client) = self.clients.get_mut(&number)
-                        && let Kind::Legacy { update, .. } = &mut client.kind
+                        && let Kind::Legacy {
+                            update, address, ..
+                        } = &mut client.kind
                     {
                         *update = Some(confirm);
+                        *address = new_address;
                     }
                     return Ok(ClientIdConfirm {
                         client_id,
@@ -255,12 +284,27 @@ impl State {
         let kind = Kind::Legacy {
             confirm,
             update: None,
+            address: new_address,
         };
         let number = self.add_client(now, who, identity, verifier, kind)?;
         Ok(ClientIdConfirm {
             client_id: self.id(number),
             verifier: confirm,
         })
+    }
+
+    /// The callback address of the confirmed client of minor version 0 with this name, or an empty one.
+    pub fn callback_address(&self, name: &[u8]) -> NetAddress<'_> {
+        let known = self.identities.get(&identity(LEGACY, name));
+        let client = known.and_then(|of| self.clients.get(&of.confirmed?));
+        let (network, address): (&[u8], &[u8]) = match client.map(|client| &client.kind) {
+            Some(Kind::Legacy { address, .. }) => (&address.network, &address.address),
+            _ => (&[], &[]),
+        };
+        NetAddress {
+            network: Opaque(network),
+            address: Opaque(address),
+        }
     }
 
     /// SETCLIENTID_CONFIRM
@@ -272,7 +316,10 @@ impl State {
     ) -> Result<(), Status> {
         let number = self.number(given.client_id).ok_or(Status::StaleClientId)?;
         let client = self.clients.get_mut(&number).ok_or(Status::StaleClientId)?;
-        let Kind::Legacy { confirm, update } = &mut client.kind else {
+        let Kind::Legacy {
+            confirm, update, ..
+        } = &mut client.kind
+        else {
             return Err(Status::StaleClientId);
         };
         if *confirm != given.verifier && *update != Some(given.verifier) {
@@ -411,7 +458,7 @@ impl State {
             expelled: false,
             renewed: now,
             under_way: 0,
-            owners: HashMap::new(),
+            owners: Default::default(),
             name_bytes: 0,
             states: 0,
             ranges: 0,
@@ -497,7 +544,7 @@ impl State {
 
     /// Makes room for state of a client if there is as much as there may be of all. Clients whose leases are over lose theirs.
     pub(super) fn make_room_for_state(&mut self, now: Nanos, client: u32) {
-        let holds = |_, silent: &Client| !silent.owners.is_empty();
+        let holds = |_, silent: &Client| silent.owners.iter().any(|of| !of.is_empty());
         self.expel_silent(now, client, holds, |state| {
             let most = state.limits.all_states;
             state.entries.len() < most && state.has_room_for_owner() && state.ranges + 2 <= most

@@ -1,7 +1,7 @@
 //! Owners of opens and of locks, and the sequence numbers that minor version 0 counts their operations with (RFC 7530,
 //! section 9.1.3 to 9.1.9).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use odafs_common::wire::nfs4::{MAX_OPAQUE, StateId, StateOwner, Status};
@@ -16,7 +16,7 @@ use crate::vfs::ObjectId;
 const NAME_BYTES: usize = 64;
 
 /// What an owner owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Open,
     Lock,
@@ -227,7 +227,7 @@ impl State {
 
     pub(super) fn find_owner(&self, client: u32, role: Role, name: &[u8]) -> Option<u64> {
         let client = self.clients.get(&client)?;
-        client.owners.get(&(role, name.to_vec())).copied()
+        client.owners[role as usize].get(name).copied()
     }
 
     /// The owner of this name, which is made if it is not there.
@@ -242,7 +242,8 @@ impl State {
         };
         // In 4.0 there may be owners without state.
         let limits = &self.limits;
-        let many = known.owners.len() >= limits.states || self.owners.len() >= limits.all_states;
+        let owners: usize = known.owners.iter().map(HashMap::len).sum();
+        let many = owners >= limits.states || self.owners.len() >= limits.all_states;
         let bytes = name.len();
         let long = known.name_bytes + bytes > limits.states * NAME_BYTES
             || self.name_bytes + bytes > limits.all_states * NAME_BYTES;
@@ -251,7 +252,7 @@ impl State {
         }
         known.name_bytes += bytes;
         self.name_bytes += bytes;
-        known.owners.insert((role, name.to_vec()), number);
+        known.owners[role as usize].insert(name.to_vec(), number);
         let owner = KnownOwner {
             client,
             role,
@@ -304,7 +305,7 @@ impl State {
         self.name_bytes -= owner.name.len();
         if let Some(client) = self.clients.get_mut(&owner.client) {
             client.name_bytes -= owner.name.len();
-            client.owners.remove(&(owner.role, owner.name));
+            client.owners[owner.role as usize].remove(&owner.name);
         }
     }
 
@@ -335,7 +336,7 @@ impl State {
         let Some(known) = self.clients.get(&client) else {
             return;
         };
-        let owners = Vec::from_iter(known.owners.values().copied());
+        let owners = Vec::from_iter(known.owners.iter().flat_map(HashMap::values).copied());
         self.wait_for_nothing(client);
         self.drop_delegations(client);
         self.drop_copies(client);

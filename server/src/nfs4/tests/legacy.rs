@@ -7,10 +7,9 @@ use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// A client of minor version 0 that is confirmed.
-pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
-    let mut client = Client::unknown(room, 1);
-    let set = Operation::SetClientId(SetClientIdArgs {
+/// SETCLIENTID of a client that wants to be called at this address.
+fn set_client_id<'a>(name: &'a [u8], address: &'a [u8]) -> Operation<'a> {
+    Operation::SetClientId(SetClientIdArgs {
         client: ClientOwner {
             verifier: [1; 8],
             id: Opaque(name),
@@ -19,12 +18,17 @@ pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
             program: 0x4000_0000,
             address: NetAddress {
                 network: Opaque(b"tcp"),
-                address: Opaque(b"127.0.0.1.0.1"),
+                address: Opaque(address),
             },
         },
         callback_ident: 1,
-    });
-    let reply = client.call(0, &[set]);
+    })
+}
+
+/// A client of minor version 0 that is confirmed.
+pub(super) fn confirmed<'r>(room: &'r Room, name: &[u8]) -> Client<'r> {
+    let mut client = Client::unknown(room, 1);
+    let reply = client.call(0, &[set_client_id(name, b"127.0.0.1.0.1")]);
     let confirm = last!(reply, SetClientId);
     let reply = client.call(0, &[Operation::SetClientIdConfirm(confirm)]);
     assert_eq!(reply.status(), Status::Ok);
@@ -52,6 +56,33 @@ pub(super) fn opened_and_confirmed(client: &Client<'_>, name: &[u8]) -> (StateId
     let reply = client.call(0, &[put(handle), confirm]);
     let state = last!(reply, OpenConfirm);
     (state, handle.to_vec())
+}
+
+#[test]
+fn who_takes_a_name_in_use_hears_where_its_holder_is() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = confirmed(&room, b"client");
+    opened_and_confirmed(&client, b"file");
+    let mut other = Client::unknown(&room, 2);
+    other.who = Credential::of(6, 6, &[]);
+    let holder = || {
+        let reply = other.call(0, &[set_client_id(b"client", b"10.0.0.9.3.4")]);
+        let OperationResult::SetClientId(Err(SetClientIdFailed::InUse(holder))) = reply.last()
+        else {
+            panic!("{:?}", reply.all());
+        };
+        (holder.network.0.to_vec(), holder.address.0.to_vec())
+    };
+    assert_eq!(holder(), (b"tcp".to_vec(), b"127.0.0.1.0.1".to_vec()));
+    // The holder wants to be called elsewhere, and then at what is no address.
+    for (address, told) in [
+        (&b"10.0.0.1.3.4"[..], &b"10.0.0.1.3.4"[..]),
+        (&[b'1'; 65], b""),
+    ] {
+        client.call(0, &[set_client_id(b"client", address)]);
+        assert_eq!(holder().1, told);
+    }
 }
 
 #[test]

@@ -174,6 +174,20 @@ fn read_plus_tells_holes_as_such() {
 }
 
 #[test]
+fn space_and_limits_are_told_on_the_thread_that_polls() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (_, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let asked = Bitmap::of(&[Attribute::SpaceFree, Attribute::MaxName]);
+    // The first time the server looks whether the file is there.
+    for effort in [Effort::MayBlock, Effort::ResidentOnly] {
+        let reply = client.asks(&handle, get(asked), effort);
+        assert_eq!(reply.status(), Status::Ok);
+    }
+}
+
+#[test]
 fn what_the_server_does_not_know_of_a_file_is_no_hole() {
     let room = Room::new();
     let mut data = vec![7; P];

@@ -22,7 +22,7 @@ use super::Shared;
 use super::buffers::Buffers;
 use super::records::{Record, Records};
 use super::replies::Replies;
-use super::round::Place;
+use super::round::ConnectionRound;
 use super::spin::{LOOKS, Spin};
 use super::turn::Turn;
 
@@ -37,9 +37,9 @@ pub struct Connection<'a> {
     /// had their turn.
     unread: Vec<u8>,
     seen: usize,
-    /// This connection's turn at its thread, and its place among the others.
+    /// This connection's turn at its thread, and the round that it is in.
     turn: Turn,
-    place: Place,
+    round: ConnectionRound,
     replies: Replies,
     outgoing: mpsc::UnboundedReceiver<Outgoing>,
     sender: mpsc::UnboundedSender<Outgoing>,
@@ -123,7 +123,7 @@ impl<'a> Connection<'a> {
         stream: std::net::TcpStream,
         peer: SocketAddr,
         number: u64,
-        (buffers, place): (Buffers, Place),
+        (buffers, round): (Buffers, ConnectionRound),
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         odafs_fabric::tcp::unpace(&stream);
@@ -150,7 +150,7 @@ impl<'a> Connection<'a> {
             unread: Vec::new(),
             seen: 0,
             turn: Turn::new(Instant::now()),
-            place,
+            round,
             replies: Replies::default(),
             outgoing,
             sender,
@@ -186,11 +186,11 @@ impl<'a> Connection<'a> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        if self.place.waits() {
+        if self.round.waits() {
             return Poll::Pending;
         }
-        if !self.turn.begin(Instant::now(), self.place.since()) {
-            self.place.wait(cx);
+        if !self.turn.begin(Instant::now(), self.round.since()) {
+            self.round.wait(cx);
             return Poll::Pending;
         }
         loop {
@@ -219,7 +219,7 @@ impl<'a> Connection<'a> {
             }
             if self.turn.is_over(now) {
                 self.turn.end(now);
-                self.place.wait(cx);
+                self.round.wait(cx);
                 return Poll::Pending;
             }
         }

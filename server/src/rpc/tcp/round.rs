@@ -16,10 +16,8 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Rounds {
     began: Instant,
-    /// When the thread last looked at its sockets, as far as is known: nanoseconds since `began`.
+    /// When the thread last looked at its sockets, as far as is known, and so a round began: nanoseconds since `began`.
     looked: AtomicU64,
-    /// How many rounds have ended because somebody waited for that.
-    ended: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -28,7 +26,6 @@ impl Rounds {
         Arc::new(Self {
             began: Instant::now(),
             looked: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
             waiting: Mutex::default(),
         })
     }
@@ -37,11 +34,6 @@ impl Rounds {
     pub fn looked(&self) {
         let looked = self.began.elapsed().as_nanos() as u64;
         self.looked.store(looked, Relaxed);
-    }
-
-    /// When the round began.
-    fn since(&self) -> Instant {
-        self.began + Duration::from_nanos(self.looked.load(Relaxed))
     }
 
     fn wait(self: &Arc<Self>, waker: &Waker) {
@@ -61,7 +53,6 @@ impl Rounds {
 impl Wake for Rounds {
     fn wake(self: Arc<Self>) {
         self.looked();
-        self.ended.fetch_add(1, Relaxed);
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -69,13 +60,13 @@ impl Wake for Rounds {
 
 /// One connection in the rounds of its thread.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionRound {
     rounds: Arc<Rounds>,
-    /// It waits for the end of the round after so many.
+    /// It waits for the end of the round that began then.
     waits: Option<u64>,
 }
 
-impl Place {
+impl ConnectionRound {
     pub fn new(rounds: Arc<Rounds>) -> Self {
         Self {
             rounds,
@@ -85,18 +76,18 @@ impl Place {
 
     /// Whether the connection waits for the next round. It is woken then; whoever wakes it before is too early.
     pub fn waits(&mut self) -> bool {
-        self.waits = (self.waits).filter(|ended| *ended == self.rounds.ended.load(Relaxed));
+        self.waits = (self.waits).filter(|round| *round == self.rounds.looked.load(Relaxed));
         self.waits.is_some()
     }
 
     /// When the round began.
     pub fn since(&self) -> Instant {
-        self.rounds.since()
+        self.rounds.began + Duration::from_nanos(self.rounds.looked.load(Relaxed))
     }
 
     /// Waits for the next round: the others are served, and those who have just called.
     pub fn wait(&mut self, cx: &Context<'_>) {
-        self.waits = Some(self.rounds.ended.load(Relaxed));
+        self.waits = Some(self.rounds.looked.load(Relaxed));
         self.rounds.wait(cx.waker());
     }
 }
@@ -131,7 +122,7 @@ mod tests {
             server.read_u8().await.expect("a byte");
             hears.set(true);
         });
-        let mut place = Place::new(Rounds::new());
+        let mut round = ConnectionRound::new(Rounds::new());
         let mut turn = Turn::new(Instant::now());
         let busy = poll_fn(move |cx| {
             if heard.get() {
@@ -139,11 +130,11 @@ mod tests {
             }
             cx.waker().wake_by_ref();
             let begins = Instant::now();
-            if place.waits() {
+            if round.waits() {
                 return Poll::Pending;
             }
-            if !turn.begin(begins, place.since()) {
-                place.wait(cx);
+            if !turn.begin(begins, round.since()) {
+                round.wait(cx);
                 return Poll::Pending;
             }
             served.set(served.get() + 1);

@@ -36,13 +36,28 @@ impl LocalStore {
         if found.kind == FileType::Symlink {
             return Ok(attributes_permit(&attributes, who, mask));
         }
-        let judge = self.identity.judge(who)?;
-        let granted = match &judge {
-            Judge::Kernel(_) => permitted_by_kernel(&found, mask),
-            Judge::Ourselves => attributes_permit(&self.judged(&found, who)?, who, mask),
+        let granted = if self.is_told_by_mode(who, &found) {
+            let granted = attributes_permit(&attributes, who, mask);
+            // The kernel refuses some rights to everybody, whatever the mode: writing to an immutable file, for example.
+            granted & permitted_by_kernel(&found, granted)
+        } else {
+            match &self.identity.judge(who)? {
+                Judge::Kernel(_) => permitted_by_kernel(&found, mask),
+                Judge::Ourselves => attributes_permit(&self.judged(&found, who)?, who, mask),
+            }
         };
         let changes = access::MODIFY | access::EXTEND | access::DELETE;
-        Ok(granted & mask & if self.read_only { !changes } else { !0 })
+        Ok(granted & mask & if self.limits.read_only { !changes } else { !0 })
+    }
+
+    /// Whether the kernel would judge the caller by the object's mode alone, so that a call that changes nothing need not take
+    /// the caller's ids. To take them costs up to ten system calls, and the kernel frees the credentials that they leave behind in
+    /// batches that hold the processor for milliseconds.
+    pub(super) fn is_told_by_mode(&self, who: &Credential, object: &Descriptor) -> bool {
+        // All of the file systems that are known to keep inodes in memory judge by modes and lists.
+        self.in_memory
+            && self.identity.is_above(who)
+            && (!self.has_acls || mode_decides(object).unwrap_or(false))
     }
 
     pub(super) fn set_attributes(
@@ -126,26 +141,31 @@ impl LocalStore {
             available_files: found.f_favail,
         })
     }
+}
 
-    pub(super) fn limits(&self) -> Result<FileSystemLimits> {
-        let found = fstatvfs(&self.whole)?;
-        Ok(FileSystemLimits {
-            // No call tells it. The value of ext4 is the lowest of the common file systems.
-            link_max: 65_000,
-            name_max: found.f_namemax.min(255) as u32,
-            size_max: self.size_max,
-            time_delta_ns: 1,
-            no_trunc: true,
-            chown_restricted: true,
-            case_insensitive: false,
-            case_preserving: true,
-            read_only: self.read_only,
-        })
-    }
+/// The limits of the file system of a directory.
+pub(super) fn limits(
+    directory: BorrowedFd<'_>,
+    read_only: bool,
+) -> rustix::io::Result<FileSystemLimits> {
+    // If nothing can be made there, a failure does not matter.
+    let made = (!read_only).then(|| size_max(directory));
+    Ok(FileSystemLimits {
+        // No call tells it. The value of ext4 is the lowest of the common file systems.
+        link_max: 65_000,
+        name_max: fstatvfs(directory)?.f_namemax.min(255) as u32,
+        size_max: made.flatten().unwrap_or(i64::MAX as u64),
+        time_delta_ns: 1,
+        no_trunc: true,
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+        read_only,
+    })
 }
 
 /// The bits of `mask` that the kernel grants to the ids of this thread, as in [`attributes_permit`].
-fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
+pub(super) fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
     let directory = object.kind == FileType::Directory;
     let write = access::MODIFY | access::EXTEND | if directory { access::DELETE } else { 0 };
     let execute = if directory {
@@ -168,7 +188,7 @@ fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
 
 /// The largest size of a file. No call tells it, but lseek(2) refuses positions beyond it. `None` if the file system cannot
 /// make a file without a name.
-pub(super) fn size_max(directory: BorrowedFd<'_>) -> Option<u64> {
+fn size_max(directory: BorrowedFd<'_>) -> Option<u64> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = openat(directory, c".", flags, Mode::from_raw_mode(0o600)).ok()?;
     let reaches = |size| seek(&file, SeekFrom::Start(size)).is_ok();

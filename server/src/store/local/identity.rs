@@ -2,6 +2,7 @@
 //!
 //! A server with the rights of root lets the kernel judge its callers. For the length of a call, its thread has their user,
 //! group and supplementary groups as file system ids. (setfsuid(2) and its kin concern one thread, not the process.)
+//! ACCESS and LOOKUP do without where the mode decides (`LocalStore::is_told_by_mode`).
 //! Switching away from user 0 also drops the capabilities that override permissions (CAP_DAC_OVERRIDE, CAP_FOWNER,
 //! CAP_CHOWN and others, see capabilities(7)). Switching back restores them.
 //!
@@ -24,6 +25,8 @@ pub(super) struct Identity {
     own: Credential,
     own_groups: Vec<Gid>,
     switches: bool,
+    /// The process has the capability to do what modes forbid.
+    overrides: bool,
     /// The ids of the last switch, which can therefore be switched to: the user in the upper half, the group in the lower.
     possible: AtomicU64,
 }
@@ -52,6 +55,7 @@ impl Identity {
             own,
             own_groups,
             switches: false,
+            overrides: false,
             possible: AtomicU64::new(u64::MAX),
         };
         let has = |set| effective().contains(set);
@@ -65,6 +69,7 @@ impl Identity {
             // On a thread of its own, so that this thread and those that it starts keep their credentials (see `ids`).
             let drops = std::thread::scope(|scope| scope.spawn(drops).join());
             identity.switches = drops.unwrap_or(false);
+            identity.overrides = identity.switches && has(CapabilitySet::DAC_OVERRIDE);
         }
         identity
     }
@@ -77,6 +82,11 @@ impl Identity {
     #[cfg(test)]
     pub fn switches(&self) -> bool {
         self.switches
+    }
+
+    /// Whether the caller has other ids than this process, which may do what modes forbid.
+    pub fn is_above(&self, caller: &Credential) -> bool {
+        self.overrides && !caller.own
     }
 
     /// Judges a caller for as long as the result is kept.

@@ -105,9 +105,8 @@ pub struct LocalStore {
     finding: Finding,
     descriptors: Descriptors,
     watches: Watches,
-    read_only: bool,
-    /// The largest size of a file, in bytes.
-    size_max: u64,
+    /// Those of the file system, which `whole` keeps mounted. Mounting it anew with other options changes none of them.
+    limits: FileSystemLimits,
     /// The block size of clones in bytes. `None` if the file system cannot clone.
     clone_block: Option<u32>,
     /// Whether the attributes of an open object are in memory, because no network lies behind the file system.
@@ -168,9 +167,7 @@ impl LocalStore {
         };
         let kind = sys::kind_of_file_system(whole.as_fd());
         let has_acls = acls::are_there(whole.as_fd());
-        // If nothing can be made there, a failure does not matter.
-        let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
-        let size_max = made.flatten().unwrap_or(i64::MAX as u64);
+        let limits = attributes::limits(whole.as_fd(), options.read_only)?;
         let clone_block = (!options.read_only).then(|| copies::clone_block(whole.as_fd()));
         let private = state
             .private_directories()
@@ -188,8 +185,7 @@ impl LocalStore {
             finding,
             descriptors: Descriptors::new(descriptors::raise_open_file_limit(stores))?,
             watches: Watches::new()?,
-            read_only: options.read_only,
-            size_max,
+            limits,
             clone_block: clone_block.flatten(),
             in_memory: sys::keeps_inodes_in_memory(kind),
             reports_all: sys::is_of_this_host(kind),
@@ -210,7 +206,7 @@ impl LocalStore {
     }
 
     fn changing(&self) -> Result<()> {
-        if self.read_only {
+        if self.limits.read_only {
             Err(Status::RoFs.into())
         } else {
             Ok(())
@@ -499,7 +495,7 @@ impl Store for LocalStore {
 
     fn pathconf(&self, object: ObjectId) -> Result<FileSystemLimits> {
         self.reach(object)?;
-        self.limits()
+        Ok(self.limits)
     }
 
     fn number(&self) -> u64 {

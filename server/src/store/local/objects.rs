@@ -216,7 +216,7 @@ impl LocalStore {
         let within = self.directory(directory)?;
         let name = Name::parse(name)?;
         let (object, attributes, fd) = {
-            let _judge = self.judge_search(who, &within)?;
+            let _judge = self.judge_look(who, &within)?;
             let fd = self
                 .descriptors
                 .with_room(|| self.step(directory, &within, name))?;
@@ -250,7 +250,7 @@ impl LocalStore {
             Ok(Name::Here | Name::Up) => return None,
             Err(refused) => return Some(Err(refused)),
         };
-        let _judge = match self.judge_search(who, &within) {
+        let _judge = match self.judge_look(who, &within) {
             Ok(judge) => judge,
             Err(refused) => return Some(Err(refused)),
         };
@@ -281,6 +281,15 @@ impl LocalStore {
             Name::Up if directory != self.root => openat(within, c"..", PATH, Mode::empty())?,
             Name::Here | Name::Up => openat(within, c".", PATH, Mode::empty())?,
         })
+    }
+
+    /// As [`Self::judge_search`], for a caller who only looks for a name.
+    fn judge_look(&self, who: &Credential, within: &Descriptor) -> Result<Judge<'_>> {
+        if !self.is_told_by_mode(who, within) {
+            return self.judge_search(who, within);
+        }
+        check_search(&self.translate(&fstat(within)?), who)?;
+        Ok(Judge::Kernel(None))
     }
 
     /// Lets the kernel judge the caller while the result lives, or judges by the directory's mode at once.

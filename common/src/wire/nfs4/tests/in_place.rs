@@ -68,16 +68,6 @@ fn a_placed_read_reply_is_the_result_without_its_data() {
 }
 
 #[test]
-fn what_is_cancelled_leaves_nothing() {
-    let mut bytes = vec![7];
-    let mut w = Writer::new(&mut bytes);
-    ReadReply::begin(&mut w, 100).cancel();
-    ReadPlusReply::begin(&mut w).cancel();
-    EntryWriter::begin(&mut w, budget(u32::MAX, u32::MAX), VERIFIER).cancel();
-    assert_eq!(bytes, [7]);
-}
-
-#[test]
 #[should_panic(expected = "more data than there is room for")]
 fn a_read_reply_holds_no_more_than_its_room() {
     let mut bytes = Vec::new();

@@ -2,7 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use rustix::fs::IFlags;
+
 use super::*;
+use crate::store::local::attributes::permitted_by_kernel;
+use crate::store::{AclEntry, AclTag, access, ids};
 
 /// Runs all tests of this store again as an ordinary user.
 #[test]
@@ -177,6 +181,88 @@ fn access_lists_count_and_the_kernel_knows_them() {
         .create(&me(), d, b"g", CreateHow::Guarded(&new_mode(0o666)))
         .unwrap();
     assert_eq!(made.attributes.mode, 0o640);
+}
+
+/// What callers may do with an object, as a thread is told that takes nobody's ids. `None`: it would have to.
+fn told_as_ourselves(
+    store: &LocalStore,
+    callers: &[Credential],
+    object: ObjectId,
+) -> Vec<Option<u32>> {
+    let ask = |who| {
+        let told = store.access(who, object, 0x3f);
+        told.ok().filter(|_| !ids::were_missed())
+    };
+    let ask_all = || {
+        ids::keep();
+        callers.iter().map(ask).collect()
+    };
+    std::thread::scope(|scope| scope.spawn(ask_all).join().unwrap())
+}
+
+#[test]
+fn who_only_asks_is_judged_as_by_the_kernel_without_his_ids() {
+    if !can_act() {
+        return;
+    }
+    let served = Place::on_disk().open(true);
+    let root = served.root();
+    let f = file(&served, &me(), "f", 0o600);
+    let (d, _) = served.mkdir(&me(), root, b"d", &new_mode(0o700)).unwrap();
+    served.mkdir(&me(), d, b"x", &new_mode(0o700)).unwrap();
+    let callers = [
+        Credential::of(0, 0, &[]),
+        Credential::of(4001, 9, &[4002]),
+        Credential::of(4003, 4002, &[]),
+        Credential::of(4003, 9, &[8, 4002]),
+        Credential::of(4003, 9, &[]),
+    ];
+    for mode in 0..=0o777 {
+        for object in [f, d] {
+            let new = SetAttributes {
+                uid: Some(4001),
+                gid: Some(4002),
+                ..new_mode(mode)
+            };
+            served.setattr(&me(), object, &new).unwrap();
+            let path = served.store.descriptor(object, Use::Path).unwrap();
+            let told = told_as_ourselves(&served.store, &callers, object);
+            for (who, told) in callers.iter().zip(told) {
+                let judge = served.store.identity.judge(who).unwrap();
+                let granted = permitted_by_kernel(&path, 0x3f);
+                drop(judge);
+                assert_eq!(told, Some(granted), "{mode:o} {who:?}");
+                if object == d {
+                    let found = served.lookup(who, d, b"x");
+                    assert_eq!(found.is_ok(), granted & access::LOOKUP != 0, "{mode:o}");
+                }
+            }
+        }
+    }
+    // What nobody may do is told to nobody, whatever the mode.
+    let open = std::fs::File::open(served.place.served().join("f")).unwrap();
+    let set = |flags| rustix::fs::ioctl_setflags(&open, flags);
+    if set(IFlags::IMMUTABLE).is_ok() {
+        let told = told_as_ourselves(&served.store, &callers[1..2], f);
+        set(IFlags::empty()).unwrap();
+        assert_eq!(told, [Some(access::READ | access::EXECUTE)]);
+    }
+    // With a list the kernel judges.
+    let entry = |tag, permissions| AclEntry { tag, permissions };
+    let list = Acl::new(vec![
+        entry(AclTag::Owner, 6),
+        entry(AclTag::User(4003), 4),
+        entry(AclTag::OwningGroup, 0),
+        entry(AclTag::Mask, 4),
+        entry(AclTag::Other, 0),
+    ]);
+    let owner = &callers[1];
+    served
+        .set_acl(owner, f, AclKind::Access, Some(&list.unwrap()))
+        .unwrap();
+    let told = told_as_ourselves(&served.store, &callers[4..], f);
+    assert_eq!(told, [None]);
+    assert_eq!(served.access(&callers[4], f, 0x3f).unwrap(), access::READ);
 }
 
 #[test]
