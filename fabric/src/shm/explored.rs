@@ -11,7 +11,7 @@ use atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::sync::Notify;
 use loom::thread;
-use protocol::{Header, doze, must_wake, rise};
+use protocol::{Header, Sleeper, doze, must_wake, rise};
 
 const SEVEN: Header = Header {
     heard: 5,
@@ -33,13 +33,13 @@ fn loom_no_wake_up_is_lost() {
             let (word, asleep, bell) = (word.clone(), asleep.clone(), bell.clone());
             thread::spawn(move || {
                 SEVEN.publish(&word, 0);
-                if must_wake(&asleep) {
+                if must_wake(&asleep).is_some() {
                     bell.notify();
                 }
             })
         };
         if Header::of(&word, 0).is_none() {
-            doze(&asleep);
+            doze(&asleep, Sleeper::Socket);
             // A wait may end by itself. A lost wake-up is a deadlock, which loom reports.
             while Header::of(&word, 0).is_none() {
                 bell.wait();
@@ -48,6 +48,36 @@ fn loom_no_wake_up_is_lost() {
         }
         assert_eq!(Header::of(&word, 0), Some(SEVEN));
         producer.join().unwrap();
+    });
+}
+
+/// The same for one that sleeps on the word: the kernel lets it sleep only while the word has not changed.
+#[test]
+fn loom_no_change_of_the_word_is_lost() {
+    loom::model(|| {
+        let (word, asleep, bell) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(Notify::new()),
+        );
+        let producer = {
+            let (word, asleep, bell) = (word.clone(), asleep.clone(), bell.clone());
+            thread::spawn(move || {
+                SEVEN.publish(&word, 0);
+                if must_wake(&asleep) == Some(Sleeper::Word) {
+                    bell.notify();
+                }
+            })
+        };
+        if Header::of(&word, 0).is_none() {
+            doze(&asleep, Sleeper::Word);
+            if Header::of(&word, 0).is_none() && asleep.load(Ordering::Relaxed) != 0 {
+                bell.wait();
+            }
+            rise(&asleep);
+        }
+        producer.join().unwrap();
+        assert_eq!(Header::of(&word, 0), Some(SEVEN));
     });
 }
 

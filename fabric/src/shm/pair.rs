@@ -3,6 +3,7 @@ mod regions;
 
 use super::accounts::{Accounts, Charge};
 use super::hangup::Watched;
+use super::protocol::Sleeper;
 use super::ring::{Consumer, Producer, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
@@ -33,6 +34,10 @@ const SERVER_LOOKS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// The same for a client, which also gets descriptors over the socket.
 const CLIENT_LOOKS_EVERY: Nanos = Nanos::from_millis(2);
+
+/// How long an end may sleep on a word of its ring before it checks whether the socket is still open: a peer that was
+/// killed wakes nobody.
+const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
 /// The most packets that one look takes.
 const PACKET_BURST: u32 = 64;
@@ -181,9 +186,17 @@ impl Pair {
         }
     }
 
-    fn arm_ring(&mut self) -> bool {
-        self.armed = !self.closed && self.into.arm();
+    fn arm_ring(&mut self, sleeper: Sleeper) -> bool {
+        self.armed = !self.closed && self.into.arm(sleeper);
         self.armed
+    }
+
+    /// Wakes the peer where it sleeps.
+    fn wake(&self, sleeper: Sleeper) {
+        match sleeper {
+            Sleeper::Socket => self.socket.wake(),
+            Sleeper::Word => self.out.wake(),
+        }
     }
 
     /// As [`Pair::look_at_socket`], but stops after a wake-up. Most come alone, and a packet behind it wakes again.
@@ -267,5 +280,13 @@ impl Pair {
         } else {
             Ok(())
         }
+    }
+}
+
+impl Drop for Pair {
+    /// A peer that sleeps on its ring's word learns that this end goes away. It looks at the socket then.
+    fn drop(&mut self) {
+        self.socket.shut_down();
+        self.out.wake_for_other();
     }
 }

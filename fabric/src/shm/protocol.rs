@@ -63,9 +63,20 @@ fn sequence(n: u64) -> u16 {
     (n as u16).wrapping_add(1)
 }
 
+/// Where one end sleeps, and so what wakes it. This is the value of a word while somebody sleeps; any other is taken for
+/// [`Sleeper::Socket`], whose wake-up is never wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Sleeper {
+    /// It waits for a packet of the socket, perhaps among other descriptors.
+    Socket = 1,
+    /// It waits for a change of the word itself (`futex`), which takes half the time.
+    Word = 2,
+}
+
 /// Before a sleep: announces it. The sleeper must then look once more.
-pub fn doze(asleep: &AtomicU32) {
-    asleep.store(1, Ordering::SeqCst);
+pub fn doze(asleep: &AtomicU32, sleeper: Sleeper) {
+    asleep.store(sleeper as u32, Ordering::SeqCst);
     fence(Ordering::SeqCst);
 }
 
@@ -74,9 +85,16 @@ pub fn rise(asleep: &AtomicU32) {
     asleep.store(0, Ordering::Relaxed);
 }
 
-/// After publishing something: whether a sleeper must be woken for it. One of the two fences comes first, so either the
-/// sleeper sees what was published, or this end sees the sleeper.
-pub fn must_wake(asleep: &AtomicU32) -> bool {
+/// After publishing something: the sleeper that must be woken for it, if any. One of the two fences comes first, so either
+/// the sleeper sees what was published, or this end sees the sleeper.
+pub fn must_wake(asleep: &AtomicU32) -> Option<Sleeper> {
     fence(Ordering::SeqCst);
-    asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
+    if asleep.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    match asleep.swap(0, Ordering::Relaxed) {
+        0 => None,
+        word if word == Sleeper::Word as u32 => Some(Sleeper::Word),
+        _ => Some(Sleeper::Socket),
+    }
 }

@@ -10,9 +10,11 @@
 //! nothing under way uses the fronts of the data's two halves in turn. The lines stay in the caches, and those of the
 //! next message can be prefetched for writing while the peer is busy with this one's.
 
-use super::protocol::{self, Header, PLACE_BYTES};
+use super::protocol::{self, Header, PLACE_BYTES, Sleeper};
+use crate::clock::Nanos;
 use crate::fabric::{self, PostError, Source};
 use crate::memory::mapping::Mapping;
+use rustix::thread::futex::{self, Timespec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -281,7 +283,7 @@ impl Producer {
         if self.has_room(length) {
             return Ok(());
         }
-        protocol::doze(self.ring.starved());
+        protocol::doze(self.ring.starved(), Sleeper::Socket);
         self.learn_consumed()?;
         if self.has_room(length) {
             protocol::rise(self.ring.starved());
@@ -333,13 +335,29 @@ impl Producer {
         true
     }
 
-    /// Whether the consumer sleeps although messages were posted since the last flush.
+    /// The consumer, if it sleeps although messages were posted since the last flush.
     #[inline]
-    pub fn flush(&mut self) -> bool {
+    pub fn flush(&mut self) -> Option<Sleeper> {
         let news = std::mem::replace(&mut self.flushed, self.posted) != self.posted;
-        let must_wake = news && protocol::must_wake(self.ring.asleep());
+        let sleeper = match news {
+            true => protocol::must_wake(self.ring.asleep()),
+            false => None,
+        };
         self.prepare();
-        must_wake
+        sleeper
+    }
+
+    /// Wakes a consumer that sleeps on the ring's word.
+    pub fn wake(&self) {
+        // Nothing can fail here: the word is mapped, whoever else may write it.
+        let _ = futex::wake(self.ring.asleep(), futex::Flags::empty(), 1);
+    }
+
+    /// Wakes a consumer that sleeps on the ring's word, for what is no message.
+    pub fn wake_for_other(&self) {
+        if protocol::must_wake(self.ring.asleep()) == Some(Sleeper::Word) {
+            self.wake();
+        }
     }
 }
 
@@ -466,7 +484,7 @@ impl Consumer {
         }
         self.ring.consumed().store(taken, Ordering::Release);
         (self.told, self.untold) = (taken, 0);
-        protocol::must_wake(self.ring.starved())
+        protocol::must_wake(self.ring.starved()).is_some()
     }
 
     /// Whether a message is there.
@@ -476,13 +494,29 @@ impl Consumer {
     }
 
     /// Asks to be woken. Returns `false` if that is unnecessary, because a message is there.
-    pub fn arm(&self) -> bool {
-        protocol::doze(self.ring.asleep());
+    pub fn arm(&self, sleeper: Sleeper) -> bool {
+        protocol::doze(self.ring.asleep(), sleeper);
         let ready = self.is_ready();
         if ready {
             protocol::rise(self.ring.asleep());
         }
         !ready
+    }
+
+    /// After [`Consumer::arm`] as a [`Sleeper::Word`]: blocks until the producer wakes this end, at most for `time`. May
+    /// return sooner.
+    pub fn sleep(&self, time: Nanos) {
+        let time = Timespec {
+            tv_sec: (time.0 / 1_000_000_000) as i64,
+            tv_nsec: (time.0 % 1_000_000_000) as _,
+        };
+        // The word has changed already, a signal came, or the time is over: the caller looks again in each case.
+        let _ = futex::wait(
+            self.ring.asleep(),
+            futex::Flags::empty(),
+            Sleeper::Word as u32,
+            Some(&time),
+        );
     }
 
     /// Cancels the wish to be woken.

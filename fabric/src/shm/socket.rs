@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg, send,
-    sendmsg, socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, recv,
+    recvmsg, send, sendmsg, shutdown, socket_with,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -31,7 +31,7 @@ const DESCRIPTORS_MAX: usize = 3;
 const MAGIC: u32 = 0x4f44_4653;
 
 /// Version of the packets and of the rings' layout.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The contents of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +223,12 @@ impl Socket {
     pub fn wake(&self) {
         // If the socket is full, the peer has enough wake-ups. If it is closed, polls will notice.
         let _ = send(&self.0, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+
+    /// Ends the connection: the peer's next look finds that out.
+    pub fn shut_down(&self) {
+        // Fails only if the peer has ended it first.
+        let _ = shutdown(&self.0, Shutdown::Both);
     }
 
     /// The next packet with its descriptors, or `None` if there is none. The end of the connection is `UnexpectedEof`.

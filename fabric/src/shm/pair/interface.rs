@@ -2,7 +2,8 @@
 
 use super::regions::exposed;
 use super::{
-    DATA, Pair, REGISTER, REGISTER_BURST, Role, SHORT, TAGS_MAX, TaggedMemory, WRITE_PREPARED,
+    DATA, Pair, REGISTER, REGISTER_BURST, Role, SHORT, SLEEP_MAX, TAGS_MAX, TaggedMemory,
+    WRITE_PREPARED,
 };
 use crate::clock::Nanos;
 use crate::fabric::{
@@ -10,6 +11,7 @@ use crate::fabric::{
     Remote, RemoteInvalidation, Sink, Source,
 };
 use crate::memory::{Arena, ArenaView, LifeWord, Region};
+use crate::shm::protocol::Sleeper;
 use crate::shm::ring::{MESSAGE_MAX, Taken};
 use crate::shm::socket::Packet;
 use crate::wake::{Bell, WakeSet};
@@ -142,8 +144,8 @@ impl QueuePair for Pair {
 
     #[inline]
     fn flush(&mut self) {
-        if self.out.flush() {
-            self.socket.wake();
+        if let Some(sleeper) = self.out.flush() {
+            self.wake(sleeper);
         }
         if let Some(next) = self.writes.flushed()
             && let Ok(TaggedMemory::Shared(region)) = self.memory(next.tag)
@@ -194,7 +196,9 @@ impl QueuePair for Pair {
                         return None;
                     }
                     if self.into.tell() {
+                        // It may wait for this as it waits for messages.
                         self.socket.wake();
+                        self.out.wake_for_other();
                     }
                     self.empty_polls = 0;
                     let copied = length.min(front.max(SHORT));
@@ -258,7 +262,7 @@ impl QueuePair for Pair {
         if self.bell.as_ref().is_none_or(Bell::take) {
             self.take_wake_up();
         }
-        self.arm_ring()
+        self.arm_ring(Sleeper::Socket)
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -272,12 +276,12 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
-        // The socket itself ends the wait while a packet is there or the peer is gone.
-        if self.arm_ring() {
-            let waited = self.socket.wait(timeout);
-            self.take_wake_up();
-            if let Err(error) = waited {
-                self.close(&error);
+        if self.arm_ring(Sleeper::Word) {
+            self.into
+                .sleep(timeout.map_or(SLEEP_MAX, |timeout| timeout.min(SLEEP_MAX)));
+            // No message has come, so it is the peer's end, a packet, or nothing.
+            if !self.into.is_ready() {
+                self.look_at_socket();
             }
         }
         if self.closed && !self.into.is_ready() {
