@@ -103,7 +103,7 @@ awk -v device="$DEVICE" -v floor="$floor" -v linux="$linux" -v ours="$ours" -v r
         printf "%-58s %8s %8s %6s %6s %5s\n", device ": medians of 4 KiB, microseconds", "this", "that", "ratio", "asked", "aim"
         row("Linux client: our server / Linux server", ours, linux, 1.2, "1.0")
         row("the same by version 4.2", ours_four, linux_four, 1.1, "1.0")
-        row("the same by version 4.2, writes", ours_writes_four, linux_writes_four, "", "")
+        row("the same by version 4.2, writes", ours_writes_four, linux_writes_four, 1.1, "1.0")
         row("one-sided / Linux client on Linux server", one_sided, linux, 0.5, "0.4")
         row("one-sided / ib_read_lat -e", one_sided, floor, 1.4, "")
         row("guarded / our RPC", guarded, rpc, 1.0, "")

@@ -9,7 +9,7 @@ use crate::clock::{self, Nanos};
 use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair, ReadOrder};
 use crate::memory::Arena;
 use crate::sync::Mutex;
-use crate::wake::WakeSet;
+use crate::wake::{Bell, WakeSet};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +18,9 @@ use std::sync::Arc;
 
 /// The most events of one look.
 const BURST: u32 = 16;
+
+/// How often a thread that never sleeps, so that no bell rings, looks for requests.
+const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// Time between two looks for a device that has gone.
 const LOOK_AGAIN: Nanos = Nanos::from_secs(1);
@@ -28,6 +31,10 @@ const OUTBOUND_READS: u8 = 128;
 /// Accepts connections at an address of a device.
 pub struct Listener {
     channel: Arc<Channel>,
+    /// Rings when the channel has events. Without it each look is a system call.
+    bell: Option<Bell>,
+    /// When to look even if it has not rung.
+    look_next: Nanos,
     /// `None` while its device is gone.
     id: Option<Id>,
     /// When to look for it again.
@@ -88,6 +95,8 @@ impl Listener {
         Ok(Listener {
             address: SocketAddr::new(address.ip(), id.port()),
             channel,
+            bell: None,
+            look_next: Nanos(0),
             id: Some(id),
             again: Nanos(0),
             limits,
@@ -210,7 +219,9 @@ impl fabric::Listener for Listener {
         {
             self.asking.pop_front();
         }
-        if self.asking.is_empty() {
+        let rung = || self.bell.as_ref().is_none_or(Bell::take);
+        if self.asking.is_empty() && (rung() || now >= self.look_next) {
+            self.look_next = now + LOOK_EVERY;
             self.look(now)?;
         }
         let asking = self.asking.pop_front();
@@ -222,7 +233,8 @@ impl fabric::Listener for Listener {
     }
 
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
-        set.add(self.channel.as_fd()).map(|_| ())
+        self.bell = Some(set.add(self.channel.as_fd())?);
+        Ok(())
     }
 
     fn name(&self) -> String {

@@ -46,6 +46,11 @@ impl Waiting {
         self.asked[side as usize] = false;
     }
 
+    /// How many events were asked for and have not come.
+    pub fn awaited(&self) -> usize {
+        self.asked.iter().filter(|asked| **asked).count()
+    }
+
     /// Which of the two are readable now.
     pub fn ready(&self) -> Ready {
         self.wait(Some(Nanos(0)))

@@ -43,6 +43,9 @@ pub(super) fn private_data(config: &RdmaConfig) -> PrivateData {
     }
 }
 
+/// The longest call with chunks, with their data, that this thread tries to serve itself.
+const SHORT: usize = 32 << 10;
+
 /// The longest reply in the Read-Read design, without its data.
 const EXPOSED_BYTES_MAX: u32 = 1 << 20;
 
@@ -275,6 +278,7 @@ impl RdmaLine {
         }
         while let Some(over) = self.pulling.iter().position(Pulling::is_over) {
             self.pull_over(over, at, now);
+            self.out.qp.flush();
         }
     }
 
@@ -315,10 +319,23 @@ impl RdmaLine {
             return self.responder.dropped(ticket);
         }
         self.prepare(&ticket);
-        // A worker assembles the message, because it may be long, and calls with data may block anyway. The lease is
-        // returned when the call has ended.
         let mut caller = self.caller.clone();
         let calls = Arc::clone(&now.serves.calls);
+        if lease.len() + message.without_data().len() <= SHORT {
+            let (message, apart) = message.complete(&contents);
+            caller.apart = apart;
+            drop(contents);
+            let mut reply = Vec::new();
+            let outcome = calls.call(&caller, &message, &mut reply);
+            if let Outcome::Deferred(job) = outcome {
+                let syncs = calls.may_sync(&message);
+                return self.defer((job, syncs), ticket, Some(lease), at, now);
+            }
+            drop(caller);
+            self.registrar.release(&mut *self.out.qp, lease, now.time);
+            return self.answer(outcome, ticket, &mut reply, now);
+        }
+        // A worker assembles the message, because it may be long. The lease is returned when the call has ended.
         let syncs = calls.may_sync(message.without_data());
         let job: Job = Box::new(move |reply| {
             let (message, apart) = message.complete(&contents);

@@ -270,6 +270,7 @@ impl Store for Advancing {
         xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
         read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
         read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
+        is_write_at_hand(who: &Credential, object: ObjectId) -> bool;
         clone_block_bytes(object: ObjectId) -> Option<u32>;
         seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
         sync(object: ObjectId, data_only: bool) -> Result<()>;

@@ -6,7 +6,7 @@
 //! in an archive. [`StoreTable`] shows several stores below one root.
 //!
 //! Every method may block, so no engine may call it. The exceptions are [`Store::lookup_at_hand`], [`Store::read_at_hand`],
-//! and [`Store::is_at_hand`] with the methods that it permits.
+//! and [`Store::is_at_hand`] and [`Store::is_write_at_hand`] with the methods that they permit.
 
 mod acl;
 mod advancing;
@@ -187,6 +187,13 @@ pub trait Store: Send + Sync {
     ) -> Result<usize> {
         let _ = (credential, object, offset, data);
         Err(Status::RoFs.into())
+    }
+
+    /// Whether [`Store::write_from`] by this caller and [`Store::sync`] of the object wait for no device just now, so that
+    /// threads that must not wait may call them for a few pages: everything is in memory, and nothing has to be opened.
+    fn is_write_at_hand(&self, credential: &Credential, object: ObjectId) -> bool {
+        let _ = (credential, object);
+        false
     }
 
     /// As [`Store::write_from`].

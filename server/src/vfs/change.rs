@@ -74,15 +74,15 @@ fn is_as_recorded(export: &Exports, file: &Arc<File>) -> bool {
     seen.is_ok_and(|seen| is_same(&seen, &file.attributes()))
 }
 
-/// Handles the store's report that something was written to the file. May block.
-fn written(export: &Exports, file: &Arc<File>) -> Result<(), Status> {
+/// Handles the store's report that something was written to the file. Returns whether that was the server. May block.
+fn written(export: &Exports, file: &Arc<File>) -> Result<bool, Status> {
     let own = file.reports().is_own();
     if !is_as_recorded(export, file) {
-        return check(export, file);
+        return check(export, file).map(|()| false);
     }
     let now = clock::now();
     match (own, file.reports().others_may_be_at_it(now)) {
-        (true, false) => Ok(()),
+        (true, false) => return Ok(true),
         (true, true) => drop_again(export, file),
         (false, true) => {
             file.reports().note_foreign(now);
@@ -93,6 +93,7 @@ fn written(export: &Exports, file: &Arc<File>) -> Result<(), Status> {
             take_note(export, file)
         }
     }
+    .map(|()| false)
 }
 
 /// Someone else has changed the file, and may have continued after that was noted.
@@ -426,15 +427,26 @@ pub fn observe(export: &Exports, timeout: Duration) {
         }
     }
     // Each write of the server is reported, too. One look for each file is enough.
+    let mut are_own = !changed.is_empty();
     for (object, is_written) in changed {
         if let Some(file) = export.live(object) {
-            let _ = match is_written {
-                true => written(export, &file),
-                false => check(export, &file),
+            are_own &= match is_written {
+                true => written(export, &file) == Ok(true),
+                false => {
+                    let _ = check(export, &file);
+                    false
+                }
             };
         }
     }
+    if are_own {
+        clock::sleep(OWN_PAUSE);
+    }
 }
+
+/// How long reports wait after some that were of the server's own writes alone. There are likely more to come, and to look at
+/// each by itself would cost as much as a small write.
+const OWN_PAUSE: Nanos = Nanos::from_millis(2);
 
 /// The file is left to one client alone ([`crate::vfs::promises`]): references to it are worth nothing from now on.
 pub fn hide(export: &Exports, file: &Arc<File>) {

@@ -593,6 +593,8 @@ fn may_take(
     }
 }
 
+mod at_hand;
+
 #[cfg(test)]
 #[path = "promises_tests.rs"]
 mod tests;

@@ -102,6 +102,34 @@ fn a_stranger_waits_until_a_promise_is_given_back() {
 }
 
 #[test]
+fn nobody_is_asked_where_nobody_else_has_a_promise() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    let promises = world.export.promises();
+    let is_free = |party| {
+        let _acting = changing_for(party);
+        let changing = promises.ask_at_hand(file.object());
+        // None is made beside the change.
+        let made = changing.is_some() && promises.make(By::Nfs4, &file);
+        assert!(!made);
+        changing.is_some()
+    };
+    let client = |id| Party::Returning(Some(id));
+    assert!(is_free(Party::Stranger) && is_free(client(1)));
+    promise(&world, &keeper, &file);
+    assert!(!is_free(Party::Stranger) && !is_free(client(1)));
+    end(&world, &keeper, &file);
+    assert!(promises.leave_to(&file, 1));
+    assert!(is_free(client(1)) && !is_free(client(2)) && !is_free(Party::Stranger));
+    end(&world, &keeper, &file);
+    promises.close(HashSet::new());
+    assert!(!is_free(client(1)));
+    assert!(keeper.asked.lock().is_empty());
+    assert!(is_empty(promises));
+}
+
+#[test]
 fn a_returning_party_is_refused_whatever_it_changes() {
     let world = World::new(64);
     let keeper = kept(&world);

@@ -20,6 +20,8 @@ pub(crate) struct Syncs {
 #[derive(Default)]
 struct State {
     under_way: bool,
+    /// How many wait for its end. To wake nobody takes a system call too.
+    waiting: usize,
     /// The number of the sync that has not begun. It will cover all that is written by now.
     next: Arc<OnceLock<Synced>>,
     /// Whether a caller that waits for it also wants the times synced.
@@ -39,7 +41,9 @@ impl Syncs {
         let ours = Arc::clone(&state.next);
         state.next_with_times |= with_times;
         while state.under_way {
+            state.waiting += 1;
             state = self.ended.wait(state);
+            state.waiting -= 1;
             if let Some(synced) = ours.get() {
                 return *synced;
             }
@@ -64,8 +68,13 @@ struct Turn<'a>(&'a Syncs);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().under_way = false;
-        self.0.ended.notify_all();
+        let mut state = self.0.state.lock();
+        state.under_way = false;
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.0.ended.notify_all();
+        }
     }
 }
 

@@ -24,9 +24,13 @@ use crate::vfs::export::Exports;
 use crate::vfs::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::vfs::metrics::Reason;
 use crate::vfs::promises::may_write;
+use crate::vfs::read::Effort;
 use crate::vfs::syncs::Synced;
 
+mod at_hand;
 mod pages;
+
+pub use at_hand::write_at_hand;
 
 /// How stable the data of a write is to be when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,47 +105,78 @@ pub fn write<'d>(
         .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
     let asked = (export.promises()).ask_to_write(export, who, file.object());
     let _changing = asked.map_err(|error| Refused::unchanged(export, file, error))?;
-    // The verifier is from before the write. If a sync fails in between, the client will notice that it has changed.
-    let (verifier, failures) = (export.verifier(), file.syncs().failures());
-    let settle = || match stable {
-        Stable::Unstable if !export.wants_sync(file.object()) => Ok(verifier),
-        _ => sync(export, file, stable != Stable::FileSync),
-    };
-    let (count, around) = match data.is_empty() {
+    let settling = Settling::begin(export, file, stable);
+    if data.is_empty() {
         // The store checks the right to write, and does nothing else.
-        true => {
-            let judged = || export.store().write_from(who, file.object(), offset, data);
-            let (settled, around) = with_looks(export, file, || judged().and_then(|_| settle()));
-            settled.map_err(|error| Refused { error, around })?;
-            (0, around)
-        }
-        false => {
-            let put = Put {
-                export,
-                who,
-                file,
-                offset,
-                data,
-            };
-            let (count, around) = put.run(end)?;
-            settle().map_err(|error| Refused { error, around })?;
-            // Someone else's sync of the file has failed meanwhile, and may have been told of the loss of these bytes. To
-            // ask for them again would be wrong: they may be there, and others may have written over them since.
-            if stable != Stable::Unstable && file.syncs().failures() != failures {
-                let error = Status::Io.into();
-                return Err(Refused { error, around });
-            }
-            (count, around)
-        }
+        let judged = || export.store().write_from(who, file.object(), offset, data);
+        let judge = || judged().and_then(|_| settling.settle());
+        let (settled, around) = with_looks(export, file, judge);
+        settled.map_err(|error| Refused { error, around })?;
+        return Ok(settling.written(0, around));
+    }
+    let put = Put {
+        export,
+        who,
+        file,
+        offset,
+        data,
+        effort: Effort::MayBlock,
     };
-    export.metrics().writes.increment();
-    export.metrics().written_bytes.add(count.into());
-    Ok(Written {
-        count,
-        committed: stable,
-        verifier,
-        around,
-    })
+    settling.end(put.run(end)?)
+}
+
+/// How the data of a write becomes as stable as it is to be.
+struct Settling<'a> {
+    export: &'a Exports,
+    file: &'a Arc<File>,
+    stable: Stable,
+    /// From before the write. If a sync fails in between, the client will notice that it has changed.
+    verifier: [u8; 8],
+    failures: u64,
+}
+
+impl<'a> Settling<'a> {
+    /// To be called before the write.
+    fn begin(export: &'a Exports, file: &'a Arc<File>, stable: Stable) -> Self {
+        Self {
+            export,
+            file,
+            stable,
+            verifier: export.verifier(),
+            failures: file.syncs().failures(),
+        }
+    }
+
+    fn settle(&self) -> Synced {
+        match self.stable {
+            Stable::Unstable if !self.export.wants_sync(self.file.object()) => Ok(self.verifier),
+            _ => sync(self.export, self.file, self.stable != Stable::FileSync),
+        }
+    }
+
+    /// So many bytes have been written.
+    fn end(self, (count, around): (u32, Around)) -> Result<Written, Refused> {
+        self.settle().map_err(|error| Refused { error, around })?;
+        // Someone else's sync of the file has failed meanwhile, and may have been told of the loss of these bytes. To
+        // ask for them again would be wrong: they may be there, and others may have written over them since.
+        if self.stable != Stable::Unstable && self.file.syncs().failures() != self.failures {
+            let error = Status::Io.into();
+            return Err(Refused { error, around });
+        }
+        Ok(self.written(count, around))
+    }
+
+    fn written(self, count: u32, around: Around) -> Written {
+        let metrics = self.export.metrics();
+        metrics.writes.increment();
+        metrics.written_bytes.add(count.into());
+        Written {
+            count,
+            committed: self.stable,
+            verifier: self.verifier,
+            around,
+        }
+    }
 }
 
 /// COMMIT. Brings everything written to stable storage, and returns the write verifier. May block.
@@ -200,6 +235,8 @@ struct Put<'a> {
     file: &'a Arc<File>,
     offset: u64,
     data: &'a Gather<'a>,
+    /// Whether it may wait for the pages.
+    effort: Effort,
 }
 
 impl Put<'_> {
@@ -210,7 +247,12 @@ impl Put<'_> {
 
     /// Writes all data, which ends at `end`.
     fn run(&self, end: u64) -> Result<(u32, Around), Refused> {
-        let done = self.within_size(end).unwrap_or_else(|| self.extending());
+        let done = self.within_size(end).or_else(|| self.extending());
+        self.conclude(done.expect("it waits for the pages"))
+    }
+
+    /// The result, once the file is open to others again.
+    fn conclude(&self, done: Done) -> Result<(u32, Around), Refused> {
         let mut around = done.around;
         if done.foreign {
             // A failure here is about an outside change, not about this write.
@@ -230,23 +272,24 @@ impl Put<'_> {
     fn within_size(&self, end: u64) -> Option<Done> {
         let gate = self.file.enter_blocking();
         let size = self.file.attributes().size;
-        (end <= size).then(|| self.put(&gate, size))
+        (end <= size).then(|| self.put(&gate, size)).flatten()
     }
 
     /// A write beyond the end, with the gate closed. (By now it may not be beyond the end, which does no harm.)
-    fn extending(&self) -> Done {
+    fn extending(&self) -> Option<Done> {
         let gate = self.file.close();
         let size = self.file.attributes().size;
         self.put(&gate, size)
     }
 
-    fn put(&self, gate: &Standing, size: u64) -> Done {
+    /// `None`: it may not wait for a page, and has done nothing.
+    fn put(&self, gate: &Standing, size: u64) -> Option<Done> {
         if gate.gone {
-            return Done {
+            return Some(Done {
                 written: Err(Status::Stale.into()),
                 around: Around::default(),
                 foreign: false,
-            };
+            });
         }
         let pages = self
             .export
@@ -265,9 +308,14 @@ impl Put<'_> {
         let mut old_lock = old_leaf
             .as_ref()
             .map(|(page, leaf)| leaf.lock(Leaf::slot(*page)));
-        let mut locks: Vec<PageLock<'_>> = pages
-            .map(|page| leaf_of(&leaves, page).lock(Leaf::slot(page)))
+        let locks: Option<Vec<PageLock<'_>>> = pages
+            .map(|page| leaf_of(&leaves, page).lock_with(Leaf::slot(page), self.effort))
             .collect();
+        let Some(mut locks) = locks else {
+            drop(old_lock);
+            leaves.iter().for_each(|leaf| self.file.prune(leaf));
+            return None;
+        };
 
         // Of what may change meanwhile one copy counts, and the store is to get that one.
         let full_size = size.max(self.offset + self.data.len() as u64);
@@ -321,11 +369,11 @@ impl Put<'_> {
             before: Some(before),
             after: Some(after),
         };
-        Done {
+        Some(Done {
             written,
             around,
             foreign,
-        }
+        })
     }
 
     /// The leaves of pages, each of them once.

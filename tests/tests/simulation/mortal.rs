@@ -87,6 +87,10 @@ impl Store for Mortal {
         self.alive(|s| Ok(s.read_at_hand(object, offset, data))) == Ok(true)
     }
 
+    fn is_write_at_hand(&self, who: &Credential, object: ObjectId) -> bool {
+        self.alive(|s| Ok(s.is_write_at_hand(who, object))) == Ok(true)
+    }
+
     fn write_from(
         &self,
         who: &Credential,

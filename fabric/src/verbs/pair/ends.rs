@@ -172,6 +172,8 @@ impl Pair {
     /// Takes the events of the connection, and so many of those that were asked for; more keep the channel readable.
     pub(super) fn heed(&mut self, ready: Ready, events: usize) {
         self.looks = 0;
+        // There are no others. To find that out would take a system call too.
+        let events = events.min(self.waiting.awaited());
         for _ in 0..events * usize::from(ready.completions) {
             let Some(side) = self.queue.event() else {
                 break;

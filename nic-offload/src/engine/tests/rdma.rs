@@ -189,6 +189,37 @@ fn arguments_come_from_the_read_chunk_by_every_strategy() {
 }
 
 #[test]
+fn a_short_call_with_data_that_waits_for_nothing_takes_no_worker() {
+    for network in networks() {
+        for config in strategies() {
+            let rig = Rig::new(network, config);
+            rig.threads.full.store(true, Ordering::Relaxed);
+            let mut client = rig.client();
+            let data = [5; 4096];
+            let region = client.region(&data, Access::READ);
+            let read = ReadSegment {
+                position: 12,
+                segment: segment(&region, 0, 4096),
+            };
+            let chunks = Chunks {
+                reads: ReadList::one(read),
+                ..Chunks::default()
+            };
+            for _ in 0..5 {
+                let message = client.message(b's', b"behind");
+                let (header, reply) = client.call(chunks, &message);
+                assert_eq!(header.body, Body::Msg(Chunks::default()));
+                assert_eq!(reply[8..], *b"done");
+                let whole = [&message[..12], &data, b"behind"].concat();
+                assert_eq!(rig.shelf.taken.lock().pop(), Some(whole));
+            }
+            drop(client);
+            rig.end();
+        }
+    }
+}
+
+#[test]
 fn the_only_tag_of_a_call_is_invalidated_if_the_client_says_so() {
     let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
     let mut client = rig.client_that_says(&PrivateData::default());

@@ -13,7 +13,7 @@ use super::identity::Judge;
 use super::unsynced::Asked;
 use super::{LocalStore, objects, sys};
 use crate::store::permission::may_write;
-use crate::store::{Credential, FileType, ObjectId, Result, Status};
+use crate::store::{Attributes, Credential, FileType, ObjectId, Result, Status};
 
 /// The kernel's offsets are signed.
 pub(super) const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -137,19 +137,29 @@ impl LocalStore {
             return self.sync_attributes(object, &path);
         }
         self.sync_file(object, Asked::Yes, data_only)?;
-        if let Some(file) = self.descriptors.find(object, Use::Write)
-            && self.can_write_again(&file)?
-        {
-            // The kernel lets nobody execute a file that is open for writing.
-            self.descriptors.release(object);
+        if let Some(file) = self.descriptors.find(object, Use::Write) {
+            self.close_synced(object, fstat(&*file)?.st_mode);
         }
         Ok(())
     }
 
-    /// Whether a closed file can be opened for writing again. Unless the server runs as root, the owner's right to write
-    /// regardless of the mode ends with the descriptor.
-    fn can_write_again(&self, file: &Descriptor) -> Result<bool> {
-        Ok(self.identity.own().uid == 0 || fstat(file)?.st_mode & 0o200 != 0)
+    /// Closes a file that was synced and has this mode: at once if anyone may execute it, because the kernel lets nobody
+    /// execute a file that is open for writing. Any other file stays open for a moment.
+    pub(super) fn close_synced(&self, object: ObjectId, mode: u32) {
+        // Unless the server runs as root, the owner's right to write regardless of the mode ends with the descriptor.
+        let can_write_again = self.identity.own().uid == 0 || mode & 0o200 != 0;
+        match mode & 0o111 {
+            _ if !can_write_again => {}
+            0 => self.descriptors.release_later(object),
+            _ => self.descriptors.release(object),
+        }
+    }
+
+    /// Closes a file that is open though it was synced, if anyone may execute it by now.
+    pub(super) fn close_if_executable(&self, object: ObjectId, now: &Attributes) {
+        if now.kind == FileType::Regular && now.mode & 0o111 != 0 {
+            self.close_synced(object, now.mode);
+        }
     }
 
     fn sync_file(&self, object: ObjectId, asked: Asked, data_only: bool) -> Result<()> {

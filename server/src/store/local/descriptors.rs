@@ -5,11 +5,13 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use lru::LruCache;
+use odafs_fabric::clock;
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Mutex};
 use rustix::fs::fdatasync;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::lingering::Lingering;
 use super::unsynced::{Asked, Unsynced};
 use crate::store::{FileType, ObjectId, Result, Status};
 
@@ -56,6 +58,7 @@ pub(super) fn magic_path(fd: BorrowedFd<'_>) -> String {
 /// The open objects of a store.
 pub(super) struct Descriptors {
     open: Mutex<LruCache<ObjectId, Arc<Descriptor>>>,
+    lingering: Lingering,
     unsynced: Arc<Unsynced>,
     /// The thread that syncs what has waited too long.
     syncer: Option<JoinHandle<()>>,
@@ -83,6 +86,7 @@ impl Descriptors {
         })?;
         Ok(Self {
             open: Mutex::new(LruCache::new(open)),
+            lingering: Lingering::new(open),
             unsynced,
             syncer: Some(syncer),
         })
@@ -125,8 +129,25 @@ impl Descriptors {
 
     /// Closes the descriptor of an object.
     pub fn release(&self, object: ObjectId) {
+        self.lingering.end(object);
         let closed = self.open.lock().pop(&object);
         drop(closed);
+    }
+
+    /// Closes the descriptor of an object that was synced, a moment later if nobody writes to it meanwhile
+    /// ([`Descriptors::close_due`]).
+    pub fn release_later(&self, object: ObjectId) {
+        if let Some(other) = self.lingering.begin(object, clock::now()) {
+            self.release(other);
+        }
+    }
+
+    /// Closes the descriptors whose moment is over. To be called twice a second or so.
+    pub fn close_due(&self) {
+        let now = clock::now();
+        while let Some(object) = self.lingering.take_due(now) {
+            self.release(object);
+        }
     }
 
     /// Closes the less recently used half, because the process has run out of descriptors.

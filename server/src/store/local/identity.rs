@@ -89,9 +89,14 @@ impl Identity {
         self.overrides && !caller.own
     }
 
+    /// Whether the thread keeps its ids while it acts for this caller.
+    pub fn stays_for(&self, caller: &Credential) -> bool {
+        caller.own || !self.switches || self.is_own(caller)
+    }
+
     /// Judges a caller for as long as the result is kept.
     pub fn judge(&self, caller: &Credential) -> Result<Judge<'_>> {
-        if caller.own {
+        if caller.own || (self.switches && self.is_own(caller)) {
             Ok(Judge::Kernel(None))
         } else if self.switches {
             if ids::must_be_kept() {
@@ -104,6 +109,11 @@ impl Identity {
         } else {
             Ok(Judge::Ourselves)
         }
+    }
+
+    /// Whether a caller has the very ids of this process, so that there is nothing to switch.
+    fn is_own(&self, caller: &Credential) -> bool {
+        (caller.uid, caller.gid) == (self.own.uid, self.own.gid) && caller.groups == self.own.groups
     }
 
     fn act(&self, caller: &Credential) -> Result<Acting<'_>> {
@@ -231,6 +241,9 @@ mod tests {
                 let before = ids_of_this_thread();
                 assert!(!ids::were_missed());
                 assert!(identity.judge(identity.own()).is_ok() && !ids::were_missed());
+                let own = identity.own();
+                let same = Credential::of(own.uid, own.gid, &own.groups);
+                assert!(identity.judge(&same).is_ok() && !ids::were_missed());
                 assert!(identity.judge(&caller).is_err());
                 assert_eq!(ids_of_this_thread(), before);
                 assert!(ids::were_missed() && !ids::were_missed());

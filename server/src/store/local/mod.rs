@@ -10,8 +10,9 @@
 //! for more, and never a pipe, socket or device.
 //!
 //! **Descriptors.** All stores together keep at most half of the process's limit on open files, which they raise as far as
-//! possible. A file stays open for writing until it is synced; until then this machine cannot execute it. When many files
-//! are open in this way, the store syncs those written longest ago without being asked.
+//! possible. A file stays open for writing until it is synced, and one that nobody may execute a moment longer; until then this
+//! machine cannot execute it. When many files have unsynced bytes, the store syncs those written longest ago without being
+//! asked.
 //!
 //! **Rights.** See `local/identity.rs`. The server reads with its own rights, after it has judged the caller. It writes
 //! with those of the caller.
@@ -26,6 +27,7 @@ mod descriptors;
 mod entries;
 mod identity;
 mod index;
+mod lingering;
 mod listing;
 mod objects;
 mod scheme;
@@ -111,6 +113,8 @@ pub struct LocalStore {
     clone_block: Option<u32>,
     /// Whether the attributes of an open object are in memory, because no network lies behind the file system.
     in_memory: bool,
+    /// Whether bytes are in memory too, so that no write and no sync waits for a device.
+    has_no_device: bool,
     /// Whether inotify reports each change.
     reports_all: bool,
     /// The file system has access control lists.
@@ -188,6 +192,7 @@ impl LocalStore {
             limits,
             clone_block: clone_block.flatten(),
             in_memory: sys::keeps_inodes_in_memory(kind),
+            has_no_device: sys::has_no_device(kind),
             reports_all: sys::is_of_this_host(kind),
             has_acls,
         })
@@ -286,6 +291,11 @@ impl Store for LocalStore {
     ) -> Result<usize> {
         self.changing()?;
         self.write(who, object, offset, data)
+    }
+
+    fn is_write_at_hand(&self, who: &Credential, object: ObjectId) -> bool {
+        let open = || self.descriptors.find(object, Use::Write).is_some();
+        self.has_no_device && !self.read_only && self.identity.stays_for(who) && open()
     }
 
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
@@ -526,15 +536,22 @@ impl Store for LocalStore {
     }
 
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        self.descriptors.close_due();
         let tell = |raw| match raw {
             Raw::Overflow => OutsideEvent::Overflow,
-            Raw::Perhaps(object) if self.getattr(object).is_err() => {
-                self.watches.remove(object);
-                OutsideEvent::Removed(object)
-            }
+            Raw::Perhaps(object) => match self.getattr(object) {
+                Ok(now) => {
+                    self.close_if_executable(object, &now);
+                    OutsideEvent::Changed(object)
+                }
+                Err(_) => {
+                    self.watches.remove(object);
+                    OutsideEvent::Removed(object)
+                }
+            },
             Raw::Ended(object) => OutsideEvent::Removed(object),
             Raw::Written(object) => OutsideEvent::Written(object),
-            Raw::Perhaps(object) | Raw::Touched(object) => OutsideEvent::Changed(object),
+            Raw::Touched(object) => OutsideEvent::Changed(object),
         };
         self.watches.wait(timeout).into_iter().map(tell).collect()
     }

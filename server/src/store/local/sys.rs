@@ -170,6 +170,12 @@ pub(super) fn keeps_inodes_in_memory(kind: u64) -> bool {
     KNOWN.contains(&kind)
 }
 
+/// Whether a file system keeps all bytes in memory. (Memory may be swapped out, that of this process as well.)
+pub(super) fn has_no_device(kind: u64) -> bool {
+    // tmpfs, ramfs.
+    [0x0102_1994, 0x8584_58F6].contains(&kind)
+}
+
 /// Whether only this host's kernel changes the file system, so that inotify reports each change. Others change NFS, SMB,
 /// FUSE, 9p, Ceph and other clusters behind its back.
 pub(super) fn is_of_this_host(kind: u64) -> bool {

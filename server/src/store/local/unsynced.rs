@@ -25,6 +25,8 @@ struct State {
     objects: LruCache<ObjectId, Object>,
     /// How many of them have descriptors.
     held: usize,
+    /// How many wait for the end of a turn. To wake nobody takes a system call too.
+    waiting: usize,
     stopped: bool,
 }
 
@@ -54,6 +56,7 @@ impl Unsynced {
             state: Mutex::new(State {
                 objects: LruCache::unbounded(),
                 held: 0,
+                waiting: 0,
                 stopped: false,
             }),
             turn_ended: Condvar::new(),
@@ -139,7 +142,9 @@ impl Unsynced {
             .peek(&object)
             .is_some_and(|known| known.syncing)
         {
+            state.waiting += 1;
             state = self.turn_ended.wait(state);
+            state.waiting -= 1;
         }
         let known = state.objects.get_or_insert_mut(object, Object::default);
         known.syncing = true;
@@ -230,9 +235,11 @@ impl Drop for Turn<'_> {
             known.syncing = false;
         }
         state.tidy(self.object);
-        let too_many = unsynced.are_too_many(&state);
+        let (is_awaited, too_many) = (state.waiting > 0, unsynced.are_too_many(&state));
         drop(state);
-        unsynced.turn_ended.notify_all();
+        if is_awaited {
+            unsynced.turn_ended.notify_all();
+        }
         if too_many {
             unsynced.surplus_grew.notify_all();
         }

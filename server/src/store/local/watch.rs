@@ -6,8 +6,9 @@
 //! what other machines do to a shared file system.
 //!
 //! On two busy cores (ext4, tmpfs) the report comes 9 to 17 us after the start of another thread's pwrite(2) at the
-//! median, and 0.03 to 0.6 ms at the 99th percentile. Most of that is the wake-up of the waiting thread. Until then
-//! readers get what is cached, as they would have a moment earlier.
+//! median, and 0.03 to 0.6 ms at the 99th percentile. Most of that is the wake-up of the waiting thread. While the server
+//! itself writes, reports wait for up to 2 ms (`vfs/change.rs`). Until then readers get what is cached, as they would have a
+//! moment earlier.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;

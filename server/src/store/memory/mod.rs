@@ -277,6 +277,11 @@ impl Store for MemoryStore {
         self.changing(|tree| tree.write(who, object, offset, &data))
     }
 
+    fn is_write_at_hand(&self, _who: &Credential, _object: ObjectId) -> bool {
+        let mut tree = self.tree.lock();
+        !tree.is_planned(Operation::Sync) && tree.is_at_hand(Operation::Write)
+    }
+
     fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {
         self.tree_for(Operation::Sync).sync(object)
     }

@@ -87,14 +87,17 @@ impl Tree {
     /// Whether a call of that kind needs no waiting. Every second call needs none, unless a test has planned something
     /// for it.
     pub fn is_at_hand(&mut self, operation: Operation) -> bool {
+        let at_hand = self.at_hand;
+        self.at_hand = !at_hand;
+        at_hand && !self.is_planned(operation)
+    }
+
+    /// Whether a test has planned something for the next call of that kind.
+    pub fn is_planned(&self, operation: Operation) -> bool {
         fn planned<T>(plans: Option<&VecDeque<T>>) -> bool {
             plans.is_some_and(|plans| !plans.is_empty())
         }
-        let at_hand = self.at_hand;
-        self.at_hand = !at_hand;
-        at_hand
-            && !planned(self.meddlers.get(&operation))
-            && !planned(self.failures.get(&operation))
+        planned(self.meddlers.get(&operation)) || planned(self.failures.get(&operation))
     }
 
     /// Fails if a test has asked for it.

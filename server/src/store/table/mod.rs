@@ -213,6 +213,11 @@ impl Store for StoreTable {
         entry.store.write_from(who, object, offset, data)
     }
 
+    fn is_write_at_hand(&self, who: &Credential, object: ObjectId) -> bool {
+        let stored = self.stored(object, Status::IsDir);
+        stored.is_ok_and(|(entry, object)| entry.store.is_write_at_hand(who, object))
+    }
+
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
         match self.place(object)? {
             Located::Table(_) => Ok(()),

@@ -310,6 +310,7 @@ forward! {
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
     read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
+    is_write_at_hand(who: &Credential, object: ObjectId) -> bool;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
     allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;

@@ -116,6 +116,7 @@ forward! {
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
     read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
+    is_write_at_hand(who: &Credential, object: ObjectId) -> bool;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
     wants_sync(object: ObjectId) -> bool;
     copy(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<u64>;

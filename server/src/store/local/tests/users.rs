@@ -131,6 +131,43 @@ fn a_synced_file_can_be_executed() {
 }
 
 #[test]
+fn a_file_that_nobody_may_execute_stays_open_for_a_moment_or_until_somebody_may() {
+    let served = Place::on_disk().open(true);
+    let path = served.place.served().join("script");
+    let f = file(&served, &me(), "script", 0o644);
+    let is_open = || served.store.descriptors.find(f, Use::Write).is_some();
+    let write = || {
+        served.write_at(&me(), f, 0, b"#!/bin/sh\n").unwrap();
+        served.sync(f, true).unwrap();
+        assert!(is_open());
+    };
+    let runs = || {
+        std::process::Command::new(&path)
+            .status()
+            .unwrap()
+            .success()
+    };
+    write();
+    served.setattr(&me(), f, &new_mode(0o755)).unwrap();
+    served.sync(f, false).unwrap();
+    assert!(!is_open() && runs());
+    served.setattr(&me(), f, &new_mode(0o644)).unwrap();
+    write();
+    // Somebody else changes the mode.
+    assert!(served.watch(f));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    while is_open() {
+        served.wait_events(Duration::from_secs(60));
+    }
+    assert!(runs());
+    served.setattr(&me(), f, &new_mode(0o644)).unwrap();
+    write();
+    while is_open() {
+        served.wait_events(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn access_lists_count_and_the_kernel_knows_them() {
     let served = Place::on_disk().open(true);
     let root = served.root();
