@@ -295,7 +295,7 @@ impl Store for LocalStore {
 
     fn is_write_at_hand(&self, who: &Credential, object: ObjectId) -> bool {
         let open = || self.descriptors.find(object, Use::Write).is_some();
-        self.has_no_device && !self.read_only && self.identity.stays_for(who) && open()
+        self.has_no_device && !self.limits.read_only && self.identity.stays_for(who) && open()
     }
 
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
