@@ -287,6 +287,8 @@ impl Drop for Pair {
     /// A peer that sleeps on its ring's word learns that this end goes away. It looks at the socket then.
     fn drop(&mut self) {
         self.socket.shut_down();
-        self.out.wake_for_other();
+        if let Some(sleeper) = self.out.sleeper() {
+            self.wake(sleeper);
+        }
     }
 }

@@ -353,11 +353,9 @@ impl Producer {
         let _ = futex::wake(self.ring.asleep(), futex::Flags::empty(), 1);
     }
 
-    /// Wakes a consumer that sleeps on the ring's word, for what is no message.
-    pub fn wake_for_other(&self) {
-        if protocol::must_wake(self.ring.asleep()) == Some(Sleeper::Word) {
-            self.wake();
-        }
+    /// The consumer, if it sleeps. Whoever asks must wake it, because the word does not say so any more.
+    pub fn sleeper(&self) -> Option<Sleeper> {
+        protocol::must_wake(self.ring.asleep())
     }
 }
 

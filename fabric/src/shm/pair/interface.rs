@@ -196,9 +196,8 @@ impl QueuePair for Pair {
                         return None;
                     }
                     if self.into.tell() {
-                        // It may wait for this as it waits for messages.
-                        self.socket.wake();
-                        self.out.wake_for_other();
+                        // It may wait for room where it waits for messages.
+                        self.wake(self.out.sleeper().unwrap_or(Sleeper::Socket));
                     }
                     self.empty_polls = 0;
                     let copied = length.min(front.max(SHORT));
