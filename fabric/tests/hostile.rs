@@ -150,7 +150,7 @@ struct Wild {
 
 impl Wild {
     fn hello() -> Vec<u8> {
-        [0x4f44_4653u32, 3, 1, 0]
+        [0x4f44_4653u32, 4, 1, 0]
             .map(u32::to_ne_bytes)
             .as_flattened()
             .to_vec()
