@@ -10,24 +10,6 @@ calls() {
         grep -E '^(OPEN|OPEN_NOATTR|CLOSE|READ|GETATTR|ACCESS|LOOKUP|DELEGRETURN) '
 }
 
-cat >/run/rounds.py <<'PYTHON'
-import os, sys, time
-directory, files, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-names = [f"{directory}/small/{i}" for i in range(files)]
-def one(name):
-    file = os.open(name, os.O_RDONLY)
-    data = os.read(file, 8192)
-    os.close(file)
-    assert len(data) == 4096, len(data)
-for name in names:
-    one(name)
-begin = time.monotonic_ns()
-for _ in range(rounds):
-    for name in names:
-        one(name)
-print((time.monotonic_ns() - begin) // (files * rounds))
-PYTHON
-
 # measured MOUNT: ns of an open, read and close, and how many calls all of them made, with those that filled the caches.
 measured() {
     local ns

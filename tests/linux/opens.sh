@@ -43,7 +43,13 @@ for ((i = 0; i < FILES; i++)); do head -c 4096 /dev/urandom >"$out/tree/small/$i
 uml_network
 walk_start "$out" "$ODAFS" serve "$out/tree" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
     --squash none --cache 64MiB
-{ echo "FILES=$FILES ROUNDS=${ROUNDS:-50} TURNS=${TURNS:-3} CLIENT=$UML_GUEST"; cat "$here/opens.guest.sh"; } >"$out/guest.sh"
+{
+    echo "FILES=$FILES ROUNDS=${ROUNDS:-50} TURNS=${TURNS:-3} CLIENT=$UML_GUEST"
+    echo "cat >/run/rounds.py <<'PYTHON'"
+    cat "$here/opens.py"
+    echo PYTHON
+    cat "$here/opens.guest.sh"
+} >"$out/guest.sh"
 status=0; uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the guest ended with status $status"; }

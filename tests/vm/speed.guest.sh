@@ -17,6 +17,9 @@ linux_median() {
     awk -F';' -v field="$2" '{ split($field, p, "="); print p[2] * 1000 }' /tmp/fio
 }
 
+# Nanoseconds that an open, read and close of a small file takes in /mnt/t.
+linux_opens() { python3 "$SCRIPTS/opens.py" /mnt/t 100 "$1" || die "opens"; }
+
 # Nanoseconds that all threads of the server have run.
 server_ran() { cat "/proc/$1/task/"*/schedstat 2>/dev/null | awk '{ ns += $1 } END { printf "%d\n", ns }'; }
 
@@ -87,13 +90,26 @@ linux_mounts "$GUEST:/" /mnt/t "$(walk_port verbs)" "$(walk_port nfs)" 4.2
 ours_four=$(linux_reads)
 ours_writes_four=$(linux_writes)
 echo "$ours_four ns, writes $ours_writes_four ns"
-umount /mnt/t
+
+step "open, read and close of small files by version 4.2, delegated and not"
+mkdir /tmp/tree/small
+for ((i = 0; i < 100; i++)); do head -c 4096 /dev/urandom >"/tmp/tree/small/$i"; done
+delegated=$(linux_opens 20)
+# To the server another minor version is another client. Nobody gets a delegation of a file that another has open for writing.
+linux_mounts "$GUEST:/" /mnt/writer "$(walk_port verbs)" "$(walk_port nfs)" 4.1
+descriptors=()
+for ((i = 0; i < 100; i++)); do exec {descriptor}<>"/mnt/writer/small/$i"; descriptors+=("$descriptor"); done
+undelegated=$(linux_opens 5)
+for descriptor in "${descriptors[@]}"; do exec {descriptor}>&-; done
+echo "$delegated ns, $undelegated ns"
+umount /mnt/writer /mnt/t
 walk_stop -TERM
 
 step "ratios"
 awk -v device="$DEVICE" -v floor="$floor" -v linux="$linux" -v ours="$ours" -v rpc="${p50[rpc]}" \
     -v guarded="${p50[guarded]}" -v one_sided="${p50[one-sided]}" -v cpu="$cpu" -v linux_four="$linux_four" \
-    -v ours_four="$ours_four" -v linux_writes_four="$linux_writes_four" -v ours_writes_four="$ours_writes_four" '
+    -v ours_four="$ours_four" -v linux_writes_four="$linux_writes_four" -v ours_writes_four="$ours_writes_four" \
+    -v delegated="$delegated" -v undelegated="$undelegated" '
     function row(what, over, under, asked, aim) {
         printf "%-58s %8.1f %8.1f %6.2f %6s %5s  %s\n", what, over / 1e3, under / 1e3, over / under, asked, aim,
             asked == "" || over / under <= asked ? "" : "BEYOND"
@@ -104,6 +120,7 @@ awk -v device="$DEVICE" -v floor="$floor" -v linux="$linux" -v ours="$ours" -v r
         row("Linux client: our server / Linux server", ours, linux, 1.2, "1.0")
         row("the same by version 4.2", ours_four, linux_four, 1.1, "1.0")
         row("the same by version 4.2, writes", ours_writes_four, linux_writes_four, 1.1, "1.0")
+        row("open, read, close of small files: delegated / not", delegated, undelegated, 0.5, "")
         row("one-sided / Linux client on Linux server", one_sided, linux, 0.5, "0.4")
         row("one-sided / ib_read_lat -e", one_sided, floor, 1.4, "")
         row("guarded / our RPC", guarded, rpc, 1.0, "")

@@ -284,11 +284,14 @@ impl Pair {
 }
 
 impl Drop for Pair {
-    /// A peer that sleeps on its ring's word learns that this end goes away. It looks at the socket then.
+    /// A client that sleeps on its ring's word learns that the server goes away: it looks at the socket then. (A server waits for
+    /// the socket itself. A client's end may be a copy that a fork has made, so it only closes its descriptor.)
     fn drop(&mut self) {
-        self.socket.shut_down();
-        if let Some(sleeper) = self.out.sleeper() {
-            self.wake(sleeper);
+        if matches!(self.role, Role::Server { .. }) {
+            self.socket.shut_down();
+            if let Some(sleeper) = self.out.sleeper() {
+                self.wake(sleeper);
+            }
         }
     }
 }

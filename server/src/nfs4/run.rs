@@ -90,7 +90,7 @@ struct Held<S: Deref<Target = Nfs4>> {
     slot: Option<Slot>,
     /// The first operation after SEQUENCE.
     first: Option<OpCode>,
-    /// Whether an operation has begun on a thread that may block. Only there do operations change anything.
+    /// Whether an operation has begun that may have changed something: any on a thread that may block, and a WRITE.
     has_begun: bool,
 }
 
@@ -234,9 +234,14 @@ impl Compound<'_> {
             let next = operations.mark();
             last = match operations.next() {
                 Some(Ok(operation)) => {
-                    held.first.get_or_insert(operation.code());
-                    held.has_begun |= self.effort == Effort::MayBlock;
-                    self.run_operation(operation, w).ok_or(next)?
+                    let (code, had_begun) = (operation.code(), held.has_begun);
+                    held.first.get_or_insert(code);
+                    // Of the operations that change something, only WRITE is made by a thread that may not block.
+                    held.has_begun |= self.effort == Effort::MayBlock || code == OpCode::Write;
+                    self.run_operation(operation, w).ok_or_else(|| {
+                        held.has_begun = had_begun;
+                        next
+                    })?
                 }
                 Some(Err(bad)) => {
                     w.fail(bad.code(), bad.status());

@@ -386,3 +386,27 @@ fn the_end_of_a_compound_renews_the_lease() {
     assert_eq!(written.status(), Status::Ok, "{:?}", written.all());
     assert_eq!(renewed(&old), before);
 }
+
+/// A thread that does not block has made the write, and the rest goes to one that never takes it up: the client is not admitted
+/// any more, for example.
+#[test]
+fn a_write_that_was_made_is_not_made_again() {
+    let room = Room::new();
+    let file = room.world.file("file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = opened(&client);
+    let commit = Operation::Commit(CommitArgs {
+        offset: 0,
+        count: 0,
+    });
+    let made = super::write(state, 0, Stable::FileSync, b"new!");
+    let bytes = client.next(&[put(&handle), made, commit]);
+    // The store has a write at hand at every second look. Until then nothing is done, and the slot is given back.
+    let is_made = || {
+        drop(room.suspended(&client, &bytes));
+        room.world.read(&file, 0, 4) == b"new!"
+    };
+    assert!((0..4).any(|_| is_made()));
+    let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    assert_eq!(reply.status(), Status::ServerFault, "{:?}", reply.all());
+}

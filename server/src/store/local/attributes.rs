@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{
     Access, AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
-    Uid, chmodat, chownat, fstatvfs, ftruncate, getxattr_query, openat, seek, utimensat,
+    Uid, chmodat, chownat, fstat, fstatvfs, ftruncate, getxattr_query, openat, seek, utimensat,
 };
 use rustix::io::Errno;
 
 use super::descriptors::{Descriptor, Use};
-use super::identity::Judge;
+use super::identity::{Judge, OVERFLOW};
 use super::{LocalStore, sys};
 use crate::store::permission::{attributes_permit, check_set};
 use crate::store::{
@@ -27,6 +27,13 @@ pub(super) fn mode_decides(object: &Descriptor) -> Result<bool> {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(true),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Whether the mode's owner and group are those that are seen. An id that a user namespace or a mount does not map shows as
+/// [`OVERFLOW`], which is also that of a caller who is nobody. To the kernel these two are different.
+fn has_known_owners(object: &Descriptor) -> rustix::io::Result<bool> {
+    let seen = fstat(object)?;
+    Ok(seen.st_uid != OVERFLOW && seen.st_gid != OVERFLOW)
 }
 
 impl LocalStore {
@@ -57,6 +64,7 @@ impl LocalStore {
         // All of the file systems that are known to keep inodes in memory judge by modes and lists.
         self.in_memory
             && self.identity.is_above(who)
+            && has_known_owners(object).unwrap_or(false)
             && (!self.has_acls || mode_decides(object).unwrap_or(false))
     }
 

@@ -47,6 +47,20 @@ pub(super) struct Acting<'a> {
     _not_send: PhantomData<*const ()>,
 }
 
+/// What the kernel shows for an id that is not mapped, unless it was told otherwise.
+pub(super) const OVERFLOW: u32 = 65_534;
+
+/// Whether nothing but modes and access control lists can refuse what this process may do and a caller may not. (Smack judges
+/// by labels, and lets a process with the capabilities of root do what it likes.)
+fn modes_are_all() -> bool {
+    let is_usual = |name: &str| {
+        let told = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+        told.is_ok_and(|told| told.trim().parse() == Ok(OVERFLOW))
+    };
+    let smack = std::path::Path::new("/sys/fs/smackfs");
+    is_usual("overflowuid") && is_usual("overflowgid") && !smack.exists()
+}
+
 impl Identity {
     pub fn of_this_process() -> Self {
         let own = Credential::of_this_process();
@@ -69,7 +83,8 @@ impl Identity {
             // On a thread of its own, so that this thread and those that it starts keep their credentials (see `ids`).
             let drops = std::thread::scope(|scope| scope.spawn(drops).join());
             identity.switches = drops.unwrap_or(false);
-            identity.overrides = identity.switches && has(CapabilitySet::DAC_OVERRIDE);
+            identity.overrides =
+                identity.switches && has(CapabilitySet::DAC_OVERRIDE) && modes_are_all();
         }
         identity
     }
