@@ -74,14 +74,30 @@ mod real {
     pub fn sleep(span: Nanos) {
         std::thread::sleep(span.duration());
     }
+
+    /// How often the calling thread has slept so far: its voluntary context switches (getrusage(2)).
+    #[allow(unsafe_code)]
+    pub fn sleeps() -> u64 {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the pointer is to a whole `rusage`, which the kernel fills in. It keeps nothing of it.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+        // SAFETY: all fields are integers, and zero if the call failed.
+        unsafe { usage.assume_init() }.ru_nvcsw.cast_unsigned()
+    }
 }
 
 #[cfg(not(shuttle))]
-pub use real::{now, since_boot, sleep};
+pub use real::{now, since_boot, sleep, sleeps};
 
 // No machine sleeps there.
 #[cfg(shuttle)]
 pub use crate::sim::clock::{now, now as since_boot, sleep};
+
+/// Who sleeps there is not counted.
+#[cfg(shuttle)]
+pub fn sleeps() -> u64 {
+    0
+}
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {

@@ -2,14 +2,14 @@
 //! as many busy threads as processors, a thread that is woken for a short call may wait milliseconds for the scheduler's
 //! next tick.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 
 /// How long a worker computes before it yields.
-const SLICE: Nanos = Nanos::from_micros(200);
+const SLICE: Nanos = Nanos::from_micros(100);
 /// A worker does not yield for clients whose last call is longer ago.
 const LATELY: Nanos = Nanos::from_millis(10);
 
@@ -36,52 +36,71 @@ impl Company {
 }
 
 /// A slice of computing.
+#[derive(Clone, Copy)]
 struct TimeSlice {
-    company: Arc<Company>,
     since: Nanos,
+    length: Nanos,
 }
 
 impl TimeSlice {
-    /// Whether it is time to yield. If so, the next slice begins.
-    fn ends(&mut self, now: Nanos) -> bool {
-        let ends = now.since(self.since) >= SLICE;
-        if ends {
-            self.since = now;
+    const fn new(since: Nanos) -> Self {
+        Self {
+            since,
+            length: SLICE,
         }
-        ends && self.company.is_mixed(now)
+    }
+
+    /// Whether it is time to yield.
+    fn is_over(&self, now: Nanos, company: &Company) -> bool {
+        now.since(self.since) >= self.length && company.is_mixed(now)
+    }
+
+    /// The slice after a yield. It lasts at least as long as others have computed meanwhile: who yields loses no more than half
+    /// of a processor, whatever else runs there.
+    fn after(yielded: Nanos, now: Nanos) -> Self {
+        Self {
+            since: now,
+            length: Nanos(now.since(yielded).0.max(SLICE.0)),
+        }
     }
 }
 
 thread_local! {
-    static SLICE_HERE: RefCell<Option<TimeSlice>> = const { RefCell::new(None) };
+    static COMPANY: RefCell<Option<Arc<Company>>> = const { RefCell::new(None) };
+    static SLICE_HERE: Cell<TimeSlice> = const { Cell::new(TimeSlice::new(Nanos(0))) };
 }
 
-/// Runs a worker's task, in which [`rest`] consults `company`.
+/// This thread has slept: its slice begins.
+pub fn awake() {
+    SLICE_HERE.set(TimeSlice::new(clock::now()));
+}
+
+/// Runs a worker's task, in which [`rest`] consults `company`. Rests before it, if it is time.
 pub fn paced<T>(company: &Arc<Company>, task: impl FnOnce() -> T) -> T {
-    let slice = TimeSlice {
-        company: Arc::clone(company),
-        since: clock::now(),
-    };
-    SLICE_HERE.with_borrow_mut(|here| *here = Some(slice));
-    let _ends = Ends;
+    COMPANY.set(Some(Arc::clone(company)));
+    let _alone = Alone;
+    rest();
     task()
 }
 
-/// Ends the slice of this thread, even if its task panics.
-struct Ends;
+/// Ends [`paced`], even if its task panics.
+struct Alone;
 
-impl Drop for Ends {
+impl Drop for Alone {
     fn drop(&mut self) {
-        SLICE_HERE.with_borrow_mut(|here| *here = None);
+        COMPANY.set(None);
     }
 }
 
 /// Yields the processor if it is time. To be called every few microseconds of a long computation, with no lock held.
 pub fn rest() {
-    let ends =
-        |here: &mut Option<TimeSlice>| here.as_mut().is_some_and(|slice| slice.ends(clock::now()));
-    if SLICE_HERE.with_borrow_mut(ends) {
+    let now = clock::now();
+    let is_over = |company: &Option<Arc<Company>>| {
+        (company.as_ref()).is_some_and(|company| SLICE_HERE.get().is_over(now, company))
+    };
+    if COMPANY.with_borrow(is_over) {
         std::thread::yield_now();
+        SLICE_HERE.set(TimeSlice::after(now, clock::now()));
     }
 }
 
@@ -94,22 +113,38 @@ mod tests {
         let company = Arc::new(Company::default());
         let begins = clock::now() + LATELY;
         let after = |slices: u64| begins + Nanos(SLICE.0 * slices);
-        let mut slice = TimeSlice {
-            company: Arc::clone(&company),
-            since: begins,
-        };
-        assert!(!slice.ends(after(1)), "nobody else has called");
+        let slice = TimeSlice::new(begins);
+        assert!(!slice.is_over(after(1), &company), "nobody else has called");
         // From here on the test moves the clock.
         let changed = |at: Nanos| company.changed.store(at.0, Ordering::Relaxed);
         company.came(1);
         changed(Nanos(0));
         company.came(1);
-        assert!(!slice.ends(after(2)), "the same connection again");
+        assert!(
+            !slice.is_over(after(2), &company),
+            "the same connection again"
+        );
         company.came(2);
         changed(begins);
-        assert!(slice.ends(after(3)));
-        assert!(!slice.ends(after(3)), "the next one has just begun");
-        assert!(slice.ends(after(4)));
-        assert!(!slice.ends(after(5) + LATELY), "that was long ago");
+        assert!(slice.is_over(after(3), &company));
+        assert!(
+            !slice.is_over(after(5) + LATELY, &company),
+            "that was long ago"
+        );
+    }
+
+    #[test]
+    fn who_yields_has_half_of_the_time() {
+        let company = Company::default();
+        company.came(1);
+        company.came(2);
+        let yielded = clock::now();
+        for (others, length) in [(0, 1), (1, 1), (9, 9)] {
+            let now = yielded + Nanos(SLICE.0 * others);
+            company.changed.store(now.0, Ordering::Relaxed);
+            let next = TimeSlice::after(yielded, now);
+            assert!(!next.is_over(now + Nanos(SLICE.0 * length - 1), &company));
+            assert!(next.is_over(now + Nanos(SLICE.0 * length), &company));
+        }
     }
 }

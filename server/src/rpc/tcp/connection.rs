@@ -26,6 +26,9 @@ use super::round::ConnectionRound;
 use super::spin::{LOOKS, Spin};
 use super::turn::Turn;
 
+/// The most bytes of a record that are read at a time: the kernel copies them without a pause.
+const TAIL_MAX: usize = 128 << 10;
+
 /// A connection: what came in and what goes out.
 pub struct Connection<'a> {
     shared: &'a Shared,
@@ -326,7 +329,7 @@ impl<'a> Connection<'a> {
         let Some((record, missing)) = self.records.tail() else {
             return Poll::Pending;
         };
-        let mut source = (&mut self.stream).take(missing as u64);
+        let mut source = (&mut self.stream).take(missing.min(TAIL_MAX) as u64);
         let read = std::pin::pin!(source.read_buf(record));
         let bytes = match read.poll(cx) {
             Poll::Pending => return Poll::Ready(Ok(false)),
