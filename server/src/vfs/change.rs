@@ -292,16 +292,21 @@ pub(crate) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// To be called right before the write of the store.
-    pub(crate) fn begin(export: &'a Exports, file: &'a Arc<File>) -> Self {
-        let one = file.recording.lock();
+    /// To be called right before the write of the store. `None`: the thread must not wait, and somebody else is looking or
+    /// writing, or the file is not as recorded.
+    pub(crate) fn begin(export: &'a Exports, file: &'a Arc<File>, effort: Effort) -> Option<Self> {
+        let one = match effort {
+            Effort::MayBlock => file.recording.lock(),
+            Effort::ResidentOnly => file.recording.try_lock()?,
+        };
         let seen = export.store().getattr(file.object());
-        Self {
+        let known = seen.is_ok_and(|seen| is_same(&seen, &file.attributes()));
+        (known || effort == Effort::MayBlock).then_some(Self {
             export,
             file,
             _one: one,
-            known: seen.is_ok_and(|seen| is_same(&seen, &file.attributes())),
-        }
+            known,
+        })
     }
 
     /// Right after it: records the attributes. `size` is what it must be now. Gives them, and whether someone else
