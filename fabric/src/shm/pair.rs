@@ -35,7 +35,7 @@ const SERVER_LOOKS_EVERY: Nanos = Nanos::from_millis(100);
 /// The same for a client, which also gets descriptors over the socket.
 const CLIENT_LOOKS_EVERY: Nanos = Nanos::from_millis(2);
 
-/// How long an end may sleep on a word of its ring before it checks whether the socket is still open: a peer that was
+/// How long an end may sleep on a word of its ring before it checks whether the socket is still open: a server that was
 /// killed wakes nobody.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
@@ -284,11 +284,15 @@ impl Pair {
 }
 
 impl Drop for Pair {
-    /// A peer that sleeps on its ring's word learns that this end goes away. It looks at the socket then.
+    /// A client that sleeps on its ring's word learns that the server goes away: it looks at the socket then. (A server waits for
+    /// the socket itself. A client's end may be a copy that a fork has made, so it only closes its descriptor.)
     fn drop(&mut self) {
-        self.socket.shut_down();
-        if let Some(sleeper) = self.out.sleeper() {
-            self.wake(sleeper);
+        if matches!(self.role, Role::Server { .. }) {
+            self.socket.shut_down();
+            self.out.end();
+            if let Some(sleeper) = self.out.sleeper() {
+                self.wake(sleeper);
+            }
         }
     }
 }

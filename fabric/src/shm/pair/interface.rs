@@ -276,8 +276,14 @@ impl QueuePair for Pair {
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
         if self.arm_ring(Sleeper::Word) {
-            self.into
-                .sleep(timeout.map_or(SLEEP_MAX, |timeout| timeout.min(SLEEP_MAX)));
+            if self.into.is_ended() {
+                // The peer found nobody asleep whom it could wake.
+                self.look_at_socket();
+            }
+            if !self.closed {
+                self.into
+                    .sleep(timeout.map_or(SLEEP_MAX, |timeout| timeout.min(SLEEP_MAX)));
+            }
             // No message has come, so it is the peer's end, a packet, or nothing.
             if !self.into.is_ready() {
                 self.look_at_socket();
