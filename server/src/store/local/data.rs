@@ -160,7 +160,8 @@ impl LocalStore {
         }
     }
 
-    /// Closes a file that is open though it was synced, if anyone may execute it by now.
+    /// Ends the moment for which a file stays open after its sync, if anyone may execute it now: somebody else may have changed
+    /// its mode. Bytes that were written and not synced still keep it open.
     pub(super) fn close_if_executable(&self, object: ObjectId, now: &Attributes) {
         if now.kind == FileType::Regular && now.mode & 0o111 != 0 {
             self.close_synced(object, now.mode);
