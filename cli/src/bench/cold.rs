@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::cold::{self, Plan, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -82,13 +82,13 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\na file of {} below {}; {}; the median of {} rounds in turn\n\n",
+        "{}\ncommit {}\na file of {} below {}; {}; the median of {} in turn\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.file_bytes),
         report.directory.display(),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
     ))?;
     output::figures(&table(&report.rows))
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::distribution::{self, Plan, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -69,14 +69,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
         "{}\ncommit {}\n{} at random; a page cache of {} at the server, {} for pages and references at the client; {}; \
-         the median of {} rounds, {} a row in each\n\n",
+         the median of {}, {} a row in each\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.size_bytes),
         bytes(report.cache_bytes),
         bytes(report.client_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use odafs::Url;
 use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
 use odafs_bench::report::{Page, draw};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::{DeviceAddress, ROW_WANTS, check_memory, within};
 use crate::connection::url;
@@ -270,9 +270,11 @@ fn conditions(report: &Report) -> String {
         None => format!("a file of {} in memory", bytes(report.file_bytes)),
     };
     format!(
-        "Random reads of {file}; {}; {} rounds in turn. Reading the clock ({} ns) is subtracted. At depth \
+        "Random reads of {file}; {}; {} in turn. Reading the clock ({} ns) is subtracted. At depth \
          8 the latency is that of the whole batch.",
-        report.placement, report.rounds, report.clock_ns,
+        report.placement,
+        counted(report.rounds, "round"),
+        report.clock_ns,
     )
 }
 

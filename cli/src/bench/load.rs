@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::load::{self, Plan, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -73,14 +73,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} rounds in turn, {} \
+        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} in turn, {} \
          a row in each\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.size_bytes),
         bytes(report.file_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::metadata::{self, Plan, Report, Row};
-use odafs_bench::table::{Table, count, time};
+use odafs_bench::table::{Table, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -79,15 +79,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\ntrees of {} files, pools of {}, below {}; {}; the median of {} rounds in turn, {} a slice in \
+        "{}\ncommit {}\ntrees of {}, pools of {}, below {}; {}; the median of {} in turn, {} a slice in \
          each\n\n",
         report.machine.sentence(),
         report.commit,
-        report.files,
+        counted(report.files, "file"),
         report.pool,
         report.directory.display(),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))

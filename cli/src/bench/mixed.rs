@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::mixed::{self, Kind, Plan, Report, Row};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -61,21 +61,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     match report.rows.iter().map(|row| row.incoherent).sum() {
         0u64 => Ok(()),
-        reads => bail!("{reads} reads returned stale or torn pages"),
+        wrong => bail!("{} returned stale or torn pages", counted(wrong, "read")),
     }
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} clients, 4 KiB at random in a file of {} in the server's memory, {} % writes; {}; the median \
-         of {} rounds in turn, {} a row in each\n\n",
+        "{}\ncommit {}\n{}, 4 KiB at random in a file of {} in the server's memory, {} % writes; {}; the median \
+         of {} in turn, {} a row in each\n\n",
         report.machine.sentence(),
         report.commit,
-        report.clients,
+        counted(report.clients, "client"),
         bytes(report.file_bytes),
         report.writes_percent,
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))

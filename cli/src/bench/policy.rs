@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs::Url;
 use odafs_bench::policy::{self, Filter, Plan, Report, Row, Worst, word};
-use odafs_bench::table::{Table, bytes, time};
+use odafs_bench::table::{Table, bytes, counted, time};
 
 use crate::connection::url;
 use crate::{Usage, output, units};
@@ -135,13 +135,13 @@ const ROUTES: [&str; 9] = [
 
 fn print(report: &Report, all: bool) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\nA file of {} in the server's memory; {}; mean times of a read, the median of {} slices of {}; \
+        "{}\ncommit {}\nA file of {} in the server's memory; {}; mean times of a read, the median of {} of {}; \
          default / best is the median over rounds\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.file_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "slice"),
         time(report.slice_ns),
     ))?;
     let cases = by_case(&report.rows);

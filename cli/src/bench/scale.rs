@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::scale::{self, Plan, Report};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -73,14 +73,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} rounds, {} a \
+        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {}, {} a \
          row in each\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.size_bytes),
         bytes(report.file_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&rows(report))?;
