@@ -35,12 +35,12 @@ impl Syncs {
     }
 
     /// The right to sync the file, if nobody else syncs it. Bytes that are written while the caller has it are covered by
-    /// [`Turn::sync`].
-    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+    /// [`SyncTurn::sync`].
+    pub(crate) fn try_turn(&self) -> Option<SyncTurn<'_>> {
         let mut state = self.state.lock();
         let is_free = !std::mem::replace(&mut state.under_way, true);
         drop(state);
-        is_free.then_some(Turn(self))
+        is_free.then_some(SyncTurn(self))
     }
 
     /// Waits for a sync that begins from now on. It calls `sync` (which learns whether the times matter) unless another
@@ -59,15 +59,15 @@ impl Syncs {
         }
         state.under_way = true;
         drop(state);
-        Turn(self).sync(with_times, sync)
+        SyncTurn(self).sync(with_times, sync)
     }
 }
 
 /// The right to sync a file, which one caller has at a time. If it is dropped without a sync, or the sync panics, one of
 /// those that wait begins another.
-pub(crate) struct Turn<'a>(&'a Syncs);
+pub(crate) struct SyncTurn<'a>(&'a Syncs);
 
-impl Turn<'_> {
+impl SyncTurn<'_> {
     /// Syncs all that was written before, for all who wait by now. `sync` learns whether the times matter to any of them.
     pub(crate) fn sync(self, with_times: bool, sync: impl FnOnce(bool) -> Synced) -> Synced {
         let mut state = self.0.state.lock();
@@ -83,7 +83,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for SyncTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.under_way = false;

@@ -25,7 +25,7 @@ use crate::vfs::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::vfs::metrics::Reason;
 use crate::vfs::promises::may_write;
 use crate::vfs::read::Effort;
-use crate::vfs::syncs::{Synced, Turn};
+use crate::vfs::syncs::{SyncTurn, Synced};
 
 mod at_hand;
 mod pages;
@@ -134,7 +134,7 @@ struct Settling<'a> {
     verifier: [u8; 8],
     failures: u64,
     /// The right to sync, of a thread that must not wait for it.
-    turn: Option<Turn<'a>>,
+    turn: Option<SyncTurn<'a>>,
 }
 
 impl<'a> Settling<'a> {

@@ -59,7 +59,7 @@ pub(super) struct Client {
     pub renewed: Nanos,
     /// The number of compounds of its sessions under way. While there are some, its lease does not end.
     pub under_way: u32,
-    /// The numbers of its owners by their names, for each [`Role`].
+    /// The numbers of its owners by their names, for each [`OwnerRole`].
     pub owners: [HashMap<Vec<u8>, u64>; 2],
     /// Bytes in the names of its owners.
     pub name_bytes: usize,
