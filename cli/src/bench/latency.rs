@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs::Url;
@@ -142,7 +142,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         bail!(Usage("--file-size: must be 1MiB or more".to_owned()));
     }
     let mut plan = Plan {
-        program: std::env::current_exe().context("cannot find this program")?,
+        program: super::this_program()?,
         file_bytes: file_bytes.next_multiple_of(2 << 20),
         sizes,
         reads: arguments.reads,

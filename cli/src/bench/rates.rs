@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::process::Fabric;
@@ -64,7 +64,7 @@ impl Common {
         )?;
         let (rounds, time) = self.share(rows);
         Ok(Conditions {
-            program: std::env::current_exe().context("cannot find this program")?,
+            program: super::this_program()?,
             file_bytes: self.file_size,
             rounds,
             time,

@@ -86,7 +86,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         warm: arguments.warm,
         time: arguments.seconds,
     };
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| {
         replay::run(&plan, program, (name, &trace), tick)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::soak::{self, Growth, Plan, Report, Row};
@@ -64,7 +64,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     super::must_be_left("writer", !plan.writers.is_empty())?;
     let seconds = arguments.seconds.unwrap_or(TIME);
     output::warn_if_short("--seconds", seconds, 1, WANTED);
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = seconds.as_nanos().div_ceil(plan.sample(seconds).as_nanos()) as u64;
     let report = measured(steps, |tick| soak::run(&plan, seconds, program, tick))?;
     match arguments.json {
