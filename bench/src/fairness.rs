@@ -17,7 +17,7 @@ use odafs_common::wire::xdr::Encode as _;
 use serde::Serialize;
 
 use self::flood::{PROCEDURES, Targets};
-use self::peer::{Arguments, Handle, Peer, place};
+use self::peer::{Arguments, FileHandleBytes, Peer, place};
 use self::setting::Setting;
 use crate::clock;
 use crate::cpu::{self, Placement};
@@ -182,8 +182,8 @@ fn words(placement: Option<&Placement>, first: bool) -> String {
 struct Bench {
     setting: Setting,
     targets: Targets,
-    ours: Handle,
-    file: Handle,
+    ours: FileHandleBytes,
+    file: FileHandleBytes,
     /// Syncs take no time just now.
     hurry: Option<Arc<AtomicBool>>,
 }

@@ -79,10 +79,9 @@ impl Machine {
     /// The machine in one line.
     pub fn hardware(&self) -> String {
         format!(
-            "{}, {} processor{}{}, {} of memory, Linux {}{}",
+            "{}, {}{}, {} of memory, Linux {}{}",
             self.cpu,
-            self.cpus,
-            if self.cpus == 1 { "" } else { "s" },
+            crate::table::counted(self.cpus, "processor"),
             if self.virtual_machine {
                 " (virtual)"
             } else {

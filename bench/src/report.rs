@@ -40,7 +40,7 @@ use crate::machine::Machine;
 
 /// A published figure, to compare with: always of other hardware, and the page says of which.
 #[derive(Clone, Debug)]
-pub struct Reference {
+pub struct PublishedFigure {
     /// What it is of, for the plot: `RDMA Write (2003)`.
     pub name: String,
     /// Where it was published: `paper 004, table II`.
@@ -53,7 +53,7 @@ pub struct Reference {
     pub value: f64,
 }
 
-impl Reference {
+impl PublishedFigure {
     fn note(&self) -> String {
         format!("{}: {}, on {}.", self.name, self.source, self.hardware)
     }

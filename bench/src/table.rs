@@ -198,6 +198,13 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// A number of things: `1 file`, `12,345 files`.
+pub fn counted(n: impl TryInto<u64>, noun: &str) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    let ending = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", count(n))
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v < 10.0 => format!("{v:.2}"),
@@ -257,6 +264,8 @@ mod tests {
         assert_eq!(bytes(3 << 29), "1.50 GiB");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
+        let files = [0u64, 1, 2, 12_345].map(|n| counted(n, "file"));
+        assert_eq!(files, ["0 files", "1 file", "2 files", "12,345 files"]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use odafs_bench::report::{
-    Axis, Dots, DotsRow, Line, Lines, Page, Point, Reference, Scale, Series, Unit, draw, load_plot,
-    readme_plot,
+    Axis, Dots, DotsRow, Line, Lines, Page, Point, PublishedFigure, Scale, Series, Unit, draw,
+    load_plot, readme_plot,
 };
 use serde_json::Value;
 
@@ -128,7 +128,7 @@ fn whole_page() -> String {
         draw(&mut page, &report).unwrap();
     }
     page.heading("Load");
-    let reference = |name: &str, at, value| Reference {
+    let reference = |name: &str, at, value| PublishedFigure {
         name: name.to_owned(),
         source: "paper 004, figure 3".to_owned(),
         hardware: "a LANai9.2 of 2003".to_owned(),

@@ -22,12 +22,15 @@ mod simulate;
 mod soak;
 mod throughput;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use odafs_bench::machine::Machine;
+use serde::Serialize;
 
-use crate::Usage;
+use crate::{Usage, output, units};
 
 /// Measure latency, throughput, scaling and coherence, and draw the results
 #[derive(Subcommand)]
@@ -95,6 +98,50 @@ fn must_be_left(what: &str, is_left: bool) -> Result<(), Usage> {
         false => Err(Usage(format!(
             "no {what} is left: the plan has none over this fabric; name another with --fabric, or another --plan"
         ))),
+    }
+}
+
+/// This program, which a bench starts again as a server or a client.
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program")
+}
+
+/// The options of a bench that follows a plan.
+#[derive(Args)]
+struct Planned {
+    /// Follow the plan in this file [default: the built-in plan]
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// Seconds for the whole run, approximately [default: what the plan asks for]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl Planned {
+    /// The plan in the file, or the built-in one. Refuses options that leave no time.
+    fn plan<P>(
+        &self,
+        built_in: impl FnOnce() -> Result<P>,
+        parse: impl FnOnce(&str) -> Result<P>,
+    ) -> Result<P> {
+        Usage::unless_no_time("--seconds", self.seconds)?;
+        plan(self.plan.as_deref(), built_in, parse)
+    }
+
+    /// Prints a report as JSON, or by `print`.
+    fn show<R: Serialize>(
+        &self,
+        report: &R,
+        machine: &Machine,
+        print: impl FnOnce(&R) -> Result<()>,
+    ) -> Result<()> {
+        match self.json {
+            true => output::report(report, machine),
+            false => print(report),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use odafs_bench::machine::{self, Machine};
 use odafs_bench::process::{Fabric, ServerPlan, ServerProcess};
 use odafs_bench::report::{Dots, DotsRow, Page, Series};
 use odafs_bench::scratch::Scratch;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 use odafs_bench::tree::{Listing, TreePlan};
 use odafs_bench::{clock, cpu};
 use odafs_server::config::ServerConfig;
@@ -152,7 +152,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     printed?;
     let wrong: u64 = result.routes.iter().map(|r| r.mismatches).sum();
     if wrong > 0 {
-        bail!("{wrong} reads returned bytes that differ from the file's");
+        bail!(
+            "{} returned bytes that differ from the file's",
+            counted(wrong, "read")
+        );
     }
     Ok(())
 }
@@ -270,8 +273,8 @@ fn print(demo: &Demo) -> Result<()> {
         cold => format!("{cold}\n"),
     };
     output::text(&format!(
-        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, client and server {}, MAC {}\n{skipped}{cold}\n",
-        count(demo.files),
+        "{}, {} below {}; pages of {}, server cache {}, {} fabric, client and server {}, MAC {}\n{skipped}{cold}\n",
+        counted(demo.files, "file"),
         bytes(demo.bytes),
         demo.dir,
         bytes(demo.page_bytes),
@@ -367,13 +370,16 @@ fn sentence(demo: &Demo) -> String {
     let stale = match sum(|r| r.stale_hits) {
         0 => String::new(),
         n => format!(
-            ", {} direct reads were refused and went by RPC instead",
-            count(n)
+            ", {} met a refusal and went by RPC instead",
+            counted(n, "direct read")
         ),
     };
     let changed = match sum(|r| r.changed) {
         0 => String::new(),
-        n => format!(", {} reads met files that somebody was changing", count(n)),
+        n => format!(
+            ", {} met files that somebody was changing",
+            counted(n, "read")
+        ),
     };
     let verdict = match sum(|r| r.mismatches) {
         0 => "every byte was right".to_owned(),
@@ -412,13 +418,13 @@ fn page(demo: &Demo) -> String {
     let heading = HEADING.map(str::to_owned).to_vec();
     page.table(&[heading].into_iter().chain(rows).collect::<Vec<_>>());
     page.small(&format!(
-        "Reads of {} at random positions in {} files, {} below {}, over the fabric {}. Server cache: {}{}. While they wait, \
+        "Reads of {} at random positions in {}, {} below {}, over the fabric {}. Server cache: {}{}. While they wait, \
          client and server {}. The axis is logarithmic. p50 and p99 are percentiles of the time of a read, from which reading the clock ({} ns) is \
          subtracted; CPU times are per read. The columns cache, direct and rpc count where reads ended: in the client's data \
          cache, with a direct read, or with a call. Refused are direct reads by a stale reference, which then went by RPC. \
          Reads of files that somebody changed meanwhile are not compared. Only the policy route keeps pages in the client.",
         bytes(demo.page_bytes),
-        count(demo.files),
+        counted(demo.files, "file"),
         bytes(demo.bytes),
         demo.dir,
         demo.fabric,

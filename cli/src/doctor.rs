@@ -1,4 +1,4 @@
-//! `odafs doctor`: checks what this machine offers to a server, and names a remedy for each lack.
+//! `odafs doctor`: checks what this machine offers to a server and to mounts, and names a remedy for each lack.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{listeners, output};
 
-/// Check what this machine offers to a server, and name a remedy for each lack
+/// Check what this machine offers to a server and to mounts, and name a remedy for each lack
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs doctor
@@ -77,6 +77,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
         port("RDMA port", 20_049),
         portmap(),
         socket(),
+        fuse(),
+        kernel_client(),
         rdma_devices(),
     ];
     if arguments.json {
@@ -335,6 +337,59 @@ fn socket() -> Finding {
     )
 }
 
+/// What `odafs mount` needs.
+fn fuse() -> Finding {
+    const DEVICE: &str = "/dev/fuse";
+    let opened = fs::OpenOptions::new().read(true).write(true).open(DEVICE);
+    let (state, found) = match opened {
+        Ok(_) => (State::Ok, DEVICE.to_owned()),
+        Err(error) => (State::Absent, format!("{DEVICE}: {error}")),
+    };
+    let remedy = "only `odafs mount` needs it. As root: modprobe fuse creates it, and chmod 666 /dev/fuse opens it to users other \
+                  than root; a container needs --device /dev/fuse --cap-add SYS_ADMIN";
+    Finding::new("FUSE", state, found, remedy)
+}
+
+/// What `mount -t nfs` needs.
+fn kernel_client() -> Finding {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let mut versions = nfs_versions(&known);
+    if versions.is_empty() && has_module("nfs") {
+        versions = vec!["a module that mount loads"];
+    }
+    let program = ["/sbin/mount.nfs", "/usr/sbin/mount.nfs"];
+    let has_program = program.iter().any(|path| fs::exists(path).unwrap_or(false));
+    let (state, found) = match (versions.is_empty(), has_program) {
+        (false, true) => (State::Ok, versions.join(", ")),
+        (false, false) => (
+            State::Absent,
+            format!("{}; no mount.nfs", versions.join(", ")),
+        ),
+        (true, true) => (State::Absent, "mount.nfs; not in the kernel".to_owned()),
+        (true, false) => (State::Absent, "none".to_owned()),
+    };
+    let remedy = "only mount -t nfs on this machine needs it: a kernel with the modules nfs and nfsv4, and mount.nfs (of the \
+                  package nfs-common or nfs-utils). `odafs mount` and all other clients do without";
+    Finding::new("kernel's NFS client", state, found, remedy)
+}
+
+/// Whether the running kernel has a module of that name at hand.
+fn has_module(name: &str) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let list = fs::read_to_string(format!("/lib/modules/{}/modules.dep", release.trim()));
+    list.is_ok_and(|list| list.contains(&format!("/{name}.ko")))
+}
+
+/// The kinds of NFS that the kernel mounts, of the lines of /proc/filesystems.
+fn nfs_versions(known: &str) -> Vec<&str> {
+    let kinds = known
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
+    kinds
+        .filter(|kind| matches!(*kind, "nfs" | "nfs4"))
+        .collect()
+}
+
 fn rdma_devices() -> Finding {
     let names: Vec<String> = fs::read_dir("/sys/class/infiniband")
         .map(|entries| {
@@ -378,5 +433,12 @@ mod tests {
     fn the_chosen_word() {
         assert_eq!(super::chosen("always [madvise] never\n"), "madvise");
         assert_eq!(super::chosen("nothing"), "?");
+    }
+
+    #[test]
+    fn the_kinds_of_nfs() {
+        let known = "nodev\tsysfs\n\text4\nnodev\tnfs\nnodev\tnfsd\nnodev\tnfs4\n";
+        assert_eq!(super::nfs_versions(known), ["nfs", "nfs4"]);
+        assert!(super::nfs_versions("nodev\tnfsd\n").is_empty());
     }
 }

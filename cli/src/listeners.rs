@@ -17,8 +17,8 @@ pub const DEFAULT_RDMA: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALH
 /// `/tmp/odafs-UID/odafs.sock`. In the last case, this creates the directory, for this user alone.
 pub fn default_socket() -> Result<PathBuf> {
     let directory = match default_directory() {
-        Directory::There(directory) => directory,
-        Directory::Ours(directory) => {
+        SocketDirectory::There(directory) => directory,
+        SocketDirectory::Ours(directory) => {
             make_private(&directory)?;
             directory
         }
@@ -29,21 +29,21 @@ pub fn default_socket() -> Result<PathBuf> {
 const SOCKET: &str = "odafs.sock";
 
 /// The directory of the default socket.
-enum Directory {
+enum SocketDirectory {
     /// The system creates it.
     There(PathBuf),
     /// The server creates it.
     Ours(PathBuf),
 }
 
-fn default_directory() -> Directory {
+fn default_directory() -> SocketDirectory {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     if let Some(runtime) = runtime.filter(|directory| directory.is_absolute()) {
-        return Directory::There(runtime);
+        return SocketDirectory::There(runtime);
     }
     match rustix::process::geteuid() {
-        uid if uid.is_root() => Directory::There(PathBuf::from("/run")),
-        uid => Directory::Ours(PathBuf::from(format!("/tmp/odafs-{}", uid.as_raw()))),
+        uid if uid.is_root() => SocketDirectory::There(PathBuf::from("/run")),
+        uid => SocketDirectory::Ours(PathBuf::from(format!("/tmp/odafs-{}", uid.as_raw()))),
     }
 }
 
@@ -70,8 +70,8 @@ fn check_private(directory: &Path, found: &std::fs::Metadata) -> Result<()> {
 /// The default socket, and the directory in which a server would create an entry for it. This creates nothing.
 pub fn default_place() -> Result<(PathBuf, PathBuf)> {
     match default_directory() {
-        Directory::There(directory) => Ok((directory.join(SOCKET), directory)),
-        Directory::Ours(directory) => place_below(directory),
+        SocketDirectory::There(directory) => Ok((directory.join(SOCKET), directory)),
+        SocketDirectory::Ours(directory) => place_below(directory),
     }
 }
 

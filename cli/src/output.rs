@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use odafs_bench::machine::Machine;
-use odafs_bench::table::Table;
+use odafs_bench::table::{Table, counted};
 use odafs_fabric::entropy;
 use serde::Serialize;
 
@@ -36,10 +36,10 @@ pub fn json_of_some<T: Serialize>(values: &[T], all: &Result<()>) -> Result<()> 
 pub fn warn_if_short(option: &str, given: Duration, rows: u32, each: Duration) {
     let needed = each * rows;
     if given < needed {
-        let many = if rows == 1 { "" } else { "s" };
         eprintln!(
-            "odafs: {option} {}: too short, so the figures mean little; {rows} row{many} need{} {} s or more",
+            "odafs: {option} {}: too short, so the figures mean little; {} need{} {} s or more",
             given.as_secs_f64(),
+            counted(rows, "row"),
             if rows == 1 { "s" } else { "" },
             (needed.as_secs_f64() * 10.0).ceil() / 10.0
         );

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use odafs::{FileReferences, Url};
-use odafs_bench::table::{Table, count};
+use odafs_bench::table::{Table, count, counted};
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
@@ -65,10 +65,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for row in &rows {
         let pages = row.size.div_ceil(u64::from(row.page_bytes.max(1)));
         output::text(&format!(
-            "{}: {} of {} pages, change {}{}\n",
+            "{}: {} of {}, change {}{}\n",
             row.url,
             count(row.references.len() as u64),
-            count(pages),
+            counted(pages, "page"),
             row.change,
             if row.counter {
                 ", change counter readable"

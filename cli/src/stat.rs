@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use odafs::Url;
-use odafs_bench::table::count;
+use odafs_bench::table::{count, counted};
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
@@ -67,15 +67,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for row in &rows {
         let f = &row.facts;
         output::text(&format!(
-            "{}\n  {} {}, {} bytes ({} on disk), {} link{}\n  owner {}:{}, file {} of file system {:x}\n  \
+            "{}\n  {} {}, {} ({} on disk), {}\n  owner {}:{}, file {} of file system {:x}\n  \
              modified {}, changed {}, accessed {}\n",
             row.url,
             f.kind,
             f.mode,
-            count(f.size),
+            counted(f.size, "byte"),
             count(f.used),
-            f.links,
-            if f.links == 1 { "" } else { "s" },
+            counted(f.links, "link"),
             f.uid,
             f.gid,
             row.file_id,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crate::signals::{self, Signals};
 
 type Undo = Box<dyn FnOnce() + Send>;
-type Slot = Mutex<Option<Undo>>;
+type UndoSlot = Mutex<Option<Undo>>;
 
 /// Every [`Unfinished`] of this process, for the thread that waits for signals.
-static ALL: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Weak<UndoSlot>>> = Mutex::new(Vec::new());
 
 /// Something begun, which is undone unless it is finished first: when this is dropped, or when a signal ends the process.
-pub struct Unfinished(Arc<Slot>);
+pub struct Unfinished(Arc<UndoSlot>);
 
 impl Unfinished {
     /// `undo` runs at most once, on any thread.
@@ -70,7 +70,7 @@ fn watch_signals() -> io::Result<()> {
 
 fn undo_all_and_exit(status: i32) {
     let all = lock(&ALL);
-    let slots: Vec<Arc<Slot>> = all.iter().filter_map(Weak::upgrade).collect();
+    let slots: Vec<Arc<UndoSlot>> = all.iter().filter_map(Weak::upgrade).collect();
     let mut held: Vec<_> = slots.iter().map(|slot| lock(slot)).collect();
     for undo in held.iter_mut().filter_map(|slot| slot.take()) {
         undo();

@@ -57,7 +57,7 @@ fn what_grew_is_said_and_too_short_a_run_warned_about() {
         printed.contains("from the first quarter to the last"),
         "{printed}"
     );
-    assert!(printed.contains("1 readers, 1 writers"), "{printed}");
+    assert!(printed.contains("1 reader, 1 writer,"), "{printed}");
 }
 
 #[test]

@@ -290,6 +290,8 @@ fn doctor_has_a_finding_for_each_check_and_a_remedy_for_each_lack() {
         "sealed memory",
         "RDMA devices",
         "NFS port",
+        "FUSE",
+        "kernel's NFS client",
     ] {
         assert!(findings.iter().any(|f| f["check"] == check), "{check}");
     }

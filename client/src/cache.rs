@@ -17,7 +17,7 @@ mod shadow;
 
 pub use self::shadow::Shadow;
 use self::{
-    keeper::{Core, Found, Keeper},
+    keeper::{Core, Found, FrameKeeper},
     order::{USES_MAX, newness},
 };
 use odafs_common::page::PageSize;
@@ -65,7 +65,7 @@ pub struct DataCache {
     /// The memory, which is created with the first page, so that a client that keeps nothing has none. `None` if there
     /// is no memory.
     core: OnceLock<Option<Core>>,
-    keeper: Mutex<Keeper>,
+    keeper: Mutex<FrameKeeper>,
     frames_max: u32,
     /// A block is new until this many others came.
     newness: AtomicU64,
@@ -102,7 +102,7 @@ impl DataCache {
         let frames_now = frames(limit.min(bytes_max));
         Self {
             core: OnceLock::new(),
-            keeper: Mutex::new(Keeper::new(frames_now)),
+            keeper: Mutex::new(FrameKeeper::new(frames_now)),
             frames_max: frames(bytes_max),
             newness: AtomicU64::new(newness(frames_now)),
             new_memory: NewMemory::default(),

@@ -51,7 +51,7 @@ pub struct DirectPair {
     uncounted: u64,
     sink: Arc<Region>,
     slot_bytes: usize,
-    slots: [Slot; DEPTH],
+    slots: [SinkSlot; DEPTH],
     waiting: usize,
     /// RDMA Reads that were posted and have not ended.
     reading: u32,
@@ -69,7 +69,7 @@ pub struct DirectPair {
 
 /// The use of a slot of the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum SinkSlot {
     Free,
     /// Waits for the completion with this sequence number, for this part of the caller.
     Waiting {
@@ -104,11 +104,11 @@ pub struct FinishedRead {
     pub part: usize,
     /// Its length in bytes, or the exception.
     pub result: Result<u32, Exception>,
-    place: Place,
+    place: Landing,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Landing {
     Message,
     Sink(usize),
 }
@@ -175,7 +175,7 @@ impl DirectPair {
             uncounted: 0,
             sink,
             slot_bytes,
-            slots: [Slot::Free; DEPTH],
+            slots: [SinkSlot::Free; DEPTH],
             waiting: 0,
             reading: 0,
             over_already: Vec::new(),
@@ -240,8 +240,8 @@ impl DirectPair {
         self.waits.ended(&patience);
         let rest = FinishedRead {
             place: match answer.place {
-                Place::Sink(at) => Place::Sink(at + taken),
-                Place::Message => Place::Message,
+                Landing::Sink(at) => Landing::Sink(at + taken),
+                Landing::Message => Landing::Message,
             },
             ..answer
         };
@@ -294,7 +294,7 @@ impl DirectPair {
             Err(PostError::Full) => return Err(NotPosted::Full),
             Err(error) => return Err(NotPosted::Broken(Broken::new(error))),
         }
-        self.slots[slot] = Slot::Waiting {
+        self.slots[slot] = SinkSlot::Waiting {
             sequence: self.sequence,
             part,
             at,
@@ -323,7 +323,7 @@ impl DirectPair {
         for _ in 0..DEPTH {
             self.sequence += 1;
             let slot = self.sequence as usize % DEPTH;
-            if self.slots[slot] == Slot::Free {
+            if self.slots[slot] == SinkSlot::Free {
                 return Ok(slot);
             }
         }
@@ -402,13 +402,13 @@ impl DirectPair {
         self.feedback = Feedback::unpack(completion.feedback);
         let slot = completion.sequence as usize % DEPTH;
         match self.slots[slot] {
-            Slot::Waiting { sequence, part, at } if sequence == completion.sequence => {
-                self.slots[slot] = Slot::Free;
+            SinkSlot::Waiting { sequence, part, at } if sequence == completion.sequence => {
+                self.slots[slot] = SinkSlot::Free;
                 self.waiting -= 1;
                 let place = if completion.inline {
-                    Place::Message
+                    Landing::Message
                 } else {
-                    Place::Sink(at)
+                    Landing::Sink(at)
                 };
                 let result = completion.result;
                 if result.is_ok_and(|bytes| bytes as usize > self.slot_bytes) {
@@ -422,8 +422,8 @@ impl DirectPair {
                     place,
                 }))
             }
-            Slot::Late { sequence } if sequence == completion.sequence => {
-                self.slots[slot] = Slot::Free;
+            SinkSlot::Late { sequence } if sequence == completion.sequence => {
+                self.slots[slot] = SinkSlot::Free;
                 Ok(None)
             }
             _ => Err(Broken::new("the server completed what was not asked")),
@@ -435,8 +435,8 @@ impl DirectPair {
     #[must_use]
     pub fn take(&self, answer: &FinishedRead, into: &mut [u8]) -> bool {
         match answer.place {
-            Place::Sink(offset) => self.sink.load(offset, into),
-            Place::Message => {
+            Landing::Sink(offset) => self.sink.load(offset, into),
+            Landing::Message => {
                 let data = self.pair.message().get(Completion::BYTES..);
                 let data = data.and_then(|data| data.get(..into.len()));
                 data.is_some_and(|data| {
@@ -451,13 +451,13 @@ impl DirectPair {
     fn give_up(&mut self) {
         for slot in &mut self.slots {
             match slot {
-                Slot::Waiting { sequence, .. } => {
-                    *slot = Slot::Late {
+                SinkSlot::Waiting { sequence, .. } => {
+                    *slot = SinkSlot::Late {
                         sequence: *sequence,
                     }
                 }
-                Slot::Reading { part, .. } => *part = None,
-                Slot::Free | Slot::Late { .. } => {}
+                SinkSlot::Reading { part, .. } => *part = None,
+                SinkSlot::Free | SinkSlot::Late { .. } => {}
             }
         }
         self.waiting = 0;

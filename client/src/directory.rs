@@ -58,7 +58,7 @@ pub struct Directory {
     segments: Box<[OnceLock<Box<[Chunk]>>]>,
     session: AtomicU64,
     crowded: Crowded,
-    keeper: Mutex<Keeper>,
+    keeper: Mutex<ReferenceKeeper>,
 }
 
 /// The result of a lookup.
@@ -109,7 +109,7 @@ struct Entry {
 }
 
 #[derive(Debug)]
-struct Keeper {
+struct ReferenceKeeper {
     page: PageSize,
     limit: usize,
     owners: Vec<ChunkOwner>,
@@ -136,7 +136,7 @@ impl Directory {
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             session: AtomicU64::new(0),
             crowded: Crowded::default(),
-            keeper: Mutex::new(Keeper {
+            keeper: Mutex::new(ReferenceKeeper {
                 page: PageSize::DEFAULT,
                 limit: chunks.min(chunks_in(segments)),
                 owners: Vec::new(),
@@ -251,7 +251,7 @@ impl Directory {
     }
 
     /// Notes whether the chunk of this page is a run.
-    fn join(&self, keeper: &Keeper, tree: &Tree, page: u64) {
+    fn join(&self, keeper: &ReferenceKeeper, tree: &Tree, page: u64) {
         let number = tree.slot(page).map_or(NONE, |slot| slot.load(Relaxed));
         let Some(chunk) = self.chunk(number) else {
             return;
@@ -276,7 +276,7 @@ impl Directory {
 
     fn take(
         &self,
-        keeper: &mut Keeper,
+        keeper: &mut ReferenceKeeper,
         tree: &Arc<Tree>,
         page: u64,
         reference: &Reference,
@@ -398,7 +398,7 @@ impl Directory {
     }
 
     /// A chunk without an owner: a free one, a new one, or another owner's.
-    fn obtain(&self, keeper: &mut Keeper) -> Option<usize> {
+    fn obtain(&self, keeper: &mut ReferenceKeeper) -> Option<usize> {
         let used = keeper.owners.len() - keeper.free.len();
         if used >= keeper.limit {
             let victim = self.victim(keeper)?;
@@ -420,7 +420,7 @@ impl Directory {
 
     /// SIEVE: the next chunk that was not used since the hand passed, or whose file is closed. The hand goes round at
     /// most twice, because in the first round all may have been used.
-    fn victim(&self, keeper: &mut Keeper) -> Option<usize> {
+    fn victim(&self, keeper: &mut ReferenceKeeper) -> Option<usize> {
         for _ in 0..2 * keeper.owners.len() {
             let number = keeper.order.look(&keeper.owners)?;
             let touched = self.chunk(number + 1)?.touched.swap(false, Relaxed);
@@ -433,7 +433,7 @@ impl Directory {
     }
 
     /// Takes a chunk out of its tree, clears it and puts it on the free list.
-    fn release(&self, keeper: &mut Keeper, number: usize, mark: u32) {
+    fn release(&self, keeper: &mut ReferenceKeeper, number: usize, mark: u32) {
         keeper.order.goes(&mut keeper.owners, number as u32);
         let owner = std::mem::take(&mut keeper.owners[number]);
         if let Some(tree) = owner.tree.upgrade()

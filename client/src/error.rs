@@ -171,15 +171,19 @@ fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
     }
 }
 
+/// What may be wrong with a peer that takes a connection for RDMA and closes it without a reply.
+pub(crate) const NO_RDMA: &str = "it may not speak NFS over RDMA, or have as many connections as it allows: check the port, and use \
+                                  nfs:// for a server's NFS port";
+
 /// What to look at where no server was reached, unless the error itself says it.
-fn hint(told: &io::Error) -> &'static str {
+fn hint(told: &io::Error) -> String {
     let text = told.to_string();
     if text.contains(odafs_fabric::NO_REPLY) {
-        " (it may not speak NFS over RDMA: check the port, and use nfs:// for a server's NFS port)"
+        format!(" ({NO_RDMA})")
     } else if told.kind() == io::ErrorKind::PermissionDenied {
-        ""
+        String::new()
     } else {
-        unless_refused(&text, " (is it running, and is this its address?)")
+        unless_refused(&text, " (is it running, and is this its address?)").to_owned()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Peers that accept connections and close them without an answer. They may be no NFS servers at all, and the client must
 //! not call them in a busy loop.
 
+use crate::error::NO_RDMA;
 use crate::link::Link;
 use odafs_fabric::{
     clock::{self, Nanos},
@@ -83,11 +84,10 @@ impl Silence {
         match link {
             _ if self.heard.load(Relaxed) => "its log may say why",
             Link::NfsTcp(_) => {
-                "it may not speak NFS over TCP: check the port, and use odafs:// for a server's RDMA port"
+                "it may not speak NFS over TCP, or have as many connections as it allows: check the port, and use odafs:// for a \
+                 server's RDMA port"
             }
-            Link::Fabric(..) => {
-                "it may not speak NFS over RDMA: check the port, and use nfs:// for a server's NFS port"
-            }
+            Link::Fabric(..) => NO_RDMA,
         }
     }
 }

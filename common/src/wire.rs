@@ -8,6 +8,7 @@
 #[macro_use]
 pub mod xdr;
 
+mod entries;
 pub mod mount1;
 pub mod mount3;
 pub mod nfs2;

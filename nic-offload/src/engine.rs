@@ -173,7 +173,7 @@ impl Line {
 
 /// The result of a line's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum LineProgress {
     /// Something was done.
     Busy,
     /// Nothing to do.
@@ -448,10 +448,10 @@ impl Engine {
                 Line::Rdma(line) => line.turn(at, &mut self.reply, &now),
             };
             match turn {
-                Turn::Busy => busy = true,
-                Turn::Idle => {}
-                Turn::Blocked => self.blocked = true,
-                Turn::Dead => {
+                LineProgress::Busy => busy = true,
+                LineProgress::Idle => {}
+                LineProgress::Blocked => self.blocked = true,
+                LineProgress::Dead => {
                     self.reap(at);
                     busy = true;
                 }

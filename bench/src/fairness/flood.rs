@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::peer::{Arguments, Handle, mode, place};
+use super::peer::{Arguments, FileHandleBytes, mode, place};
 
 /// What a flood is of: every NFS procedure but NULL.
 pub const PROCEDURES: [(&str, Procedure); 21] = [
@@ -40,13 +40,13 @@ pub const LONG: usize = 1 << 20;
 /// What a flood works on.
 pub struct Targets {
     /// A directory of its own.
-    pub directory: Handle,
+    pub directory: FileHandleBytes,
     /// One with as many names as a reply of a mebibyte holds.
-    pub crowd: Handle,
+    pub crowd: FileHandleBytes,
     /// Files of [`LONG`] bytes.
-    pub files: Vec<Handle>,
+    pub files: Vec<FileHandleBytes>,
     /// A symbolic link.
-    pub link: Handle,
+    pub link: FileHandleBytes,
     /// Data for WRITE.
     pub data: Vec<u8>,
 }

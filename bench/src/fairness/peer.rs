@@ -15,7 +15,7 @@ use odafs_common::wire::xdr::{Decode as _, Encode, Writer};
 use odafs_server::store::Credential;
 
 /// A handle.
-pub type Handle = Vec<u8>;
+pub type FileHandleBytes = Vec<u8>;
 /// Writes the arguments of a call.
 pub type Arguments<'a> = dyn Fn(&mut Writer<'_>) + 'a;
 
@@ -53,7 +53,7 @@ impl Peer {
     }
 
     /// The root directory.
-    pub fn mount(&mut self) -> Result<Handle> {
+    pub fn mount(&mut self) -> Result<FileHandleBytes> {
         self.send_to((mount3::PROGRAM, mount3::VERSION, MOUNT), &|w| {
             mount3::DirPath(b"/").encode(w);
         })?;
@@ -117,7 +117,7 @@ impl Peer {
     }
 
     /// Makes a directory.
-    pub fn mkdir(&mut self, parent: &[u8], name: &str) -> Result<Handle> {
+    pub fn mkdir(&mut self, parent: &[u8], name: &str) -> Result<FileHandleBytes> {
         let arguments = MakeDirectoryArgs {
             place: place(parent, name),
             attributes: mode(0o777),
@@ -126,7 +126,7 @@ impl Peer {
     }
 
     /// Makes a file with that many bytes.
-    pub fn file(&mut self, parent: &[u8], name: &str, bytes: usize) -> Result<Handle> {
+    pub fn file(&mut self, parent: &[u8], name: &str, bytes: usize) -> Result<FileHandleBytes> {
         let arguments = CreateArgs {
             place: place(parent, name),
             how: CreateHow::Unchecked(mode(0o666)),
@@ -148,7 +148,7 @@ impl Peer {
     }
 }
 
-fn made(results: &[u8]) -> Result<Handle> {
+fn made(results: &[u8]) -> Result<FileHandleBytes> {
     let made = CreateResult::from_bytes(results)?;
     let made = made.map_err(|failed| anyhow::anyhow!("cannot make it: {:?}", failed.status))?;
     Ok(made.file.context("no handle in the reply")?.0.to_vec())

@@ -22,7 +22,7 @@ use odafs_server::store::{BeforeSync, Credential, LocalOptions, LocalStore, Obje
 use odafs_server::tcp::{Limits, TcpServer};
 
 use super::flood::{LONG, Targets};
-use super::peer::{Handle, Peer};
+use super::peer::{FileHandleBytes, Peer};
 use crate::cpu;
 use crate::process::{ServerPlan, ServerProcess};
 use crate::scratch::Scratch;
@@ -32,7 +32,7 @@ pub struct Setting {
     // Dropped in this order: who serves, then the files.
     server: Server,
     address: SocketAddr,
-    root: Handle,
+    root: FileHandleBytes,
     scratch: Scratch,
 }
 

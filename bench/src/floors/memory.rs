@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of a large page.
 pub const LARGE_PAGE: u64 = 2 << 20;
 
-/// The largest piece that a [`Slot`] carries.
+/// The largest piece that a [`SharedSlot`] carries.
 pub const SLOT_BYTES: usize = 64 << 10;
 
 /// A file mapped for reading, at an address at which large pages fit.
@@ -105,7 +105,7 @@ impl Drop for Mapping {
 }
 
 /// A buffer that belongs to one side at a time; the turn says to which.
-pub struct Slot {
+pub struct SharedSlot {
     /// Whose turn it is: even the client's, odd the peer's. Also the futex.
     turn: Line,
     page: UnsafeCell<Aligned>,
@@ -118,9 +118,9 @@ struct Line(AtomicU32);
 struct Aligned([u8; SLOT_BYTES]);
 
 // SAFETY: the page is only touched by the holder of `Turn`, and a turn is passed on by a release store that the other side acquires.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for SharedSlot {}
 
-impl Default for Slot {
+impl Default for SharedSlot {
     fn default() -> Self {
         Self {
             turn: Line(AtomicU32::new(0)),
@@ -129,7 +129,7 @@ impl Default for Slot {
     }
 }
 
-impl Slot {
+impl SharedSlot {
     /// The word that changes hands, to wait on.
     pub fn turn(&self) -> &AtomicU32 {
         &self.turn.0
@@ -142,9 +142,9 @@ impl Slot {
     }
 }
 
-/// One side's hold on a [`Slot`].
+/// One side's hold on a [`SharedSlot`].
 pub struct End<'a> {
-    slot: &'a Slot,
+    slot: &'a SharedSlot,
     odd: u32,
 }
 
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_slot_carries_bytes_there_and_back() {
-        let mut slot = Box::<Slot>::default();
+        let mut slot = Box::<SharedSlot>::default();
         let (mut here, mut there) = slot.ends();
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "mine")]
     fn the_slot_cannot_be_used_out_of_turn() {
-        let mut slot = Box::<Slot>::default();
+        let mut slot = Box::<SharedSlot>::default();
         let (_, mut there) = slot.ends();
         there.put(&[1]);
     }

@@ -9,7 +9,7 @@ use rustix::thread::futex;
 
 use crate::cpu;
 use crate::floors::local::LocalFile;
-use crate::floors::memory::{End, SLOT_BYTES, Slot};
+use crate::floors::memory::{End, SLOT_BYTES, SharedSlot};
 use crate::floors::{Peer, Wait};
 
 /// What the asking side sees while a peer runs.
@@ -42,7 +42,7 @@ pub fn with_peer<T>(
     peer_cpus: Option<&[usize]>,
     ask: impl FnOnce(&mut Asking<'_>) -> T,
 ) -> T {
-    let mut slot = Box::<Slot>::default();
+    let mut slot = Box::<SharedSlot>::default();
     let (end, peer) = slot.ends();
     let peer_cpu = AtomicU64::new(0);
     std::thread::scope(|scope| {

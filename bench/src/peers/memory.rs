@@ -12,7 +12,7 @@ pub const PAGE: usize = 4096;
 
 /// The protocol of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum StoreProtocol {
     /// RESP, <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
     Redis,
     /// The text protocol of memcached's protocol.txt.
@@ -21,7 +21,7 @@ pub enum Store {
 
 /// A connection to a store.
 pub struct Pages {
-    store: Store,
+    store: StoreProtocol,
     stream: Stream,
     asked: u64,
     answered: u64,
@@ -30,7 +30,7 @@ pub struct Pages {
 
 impl Pages {
     /// Connects over a Unix socket.
-    pub fn connect(store: Store, socket: &Path, spin: bool) -> Result<Self> {
+    pub fn connect(store: StoreProtocol, socket: &Path, spin: bool) -> Result<Self> {
         let stream = Stream::unix(socket, spin)?;
         Ok(Self {
             store,
@@ -46,10 +46,10 @@ impl Pages {
         for (number, page) in file.chunks_exact(PAGE).enumerate() {
             let key = format!("page:{number}");
             let head = match self.store {
-                Store::Redis => {
+                StoreProtocol::Redis => {
                     format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${PAGE}\r\n", key.len())
                 }
-                Store::Memcached => format!("set {key} 0 0 {PAGE}\r\n"),
+                StoreProtocol::Memcached => format!("set {key} 0 0 {PAGE}\r\n"),
             };
             self.stream
                 .send(&[head.as_bytes(), page, b"\r\n"].concat())?;
@@ -68,8 +68,8 @@ impl Asks for Pages {
         let key = format!("page:{}", offset / PAGE as u64);
         self.request.clear();
         let text = match self.store {
-            Store::Redis => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
-            Store::Memcached => format!("get {key}\r\n"),
+            StoreProtocol::Redis => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
+            StoreProtocol::Memcached => format!("get {key}\r\n"),
         };
         self.request.extend_from_slice(text.as_bytes());
         self.stream.send(&self.request)?;
@@ -80,8 +80,8 @@ impl Asks for Pages {
     fn answer(&mut self) -> Result<(u64, &[u8])> {
         let line = self.stream.line()?;
         let (known, tail) = match self.store {
-            Store::Redis => (line == format!("${PAGE}"), "\r\n"),
-            Store::Memcached => (
+            StoreProtocol::Redis => (line == format!("${PAGE}"), "\r\n"),
+            StoreProtocol::Memcached => (
                 line.starts_with("VALUE ") && line.ends_with(" 4096"),
                 "\r\nEND\r\n",
             ),

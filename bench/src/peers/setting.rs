@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use odafs::{Cache, Options, Url, Wait};
 
 use super::libnfs::Reader;
-use super::memory::{PAGE, Pages, Store};
+use super::memory::{PAGE, Pages, StoreProtocol};
 use super::nfs::NfsFile;
 use super::nfs4::Nfs4File;
 use super::rows::{MANY, ROW, Rows};
@@ -36,7 +36,7 @@ pub enum Route {
     /// NFS version 4.2 over TCP.
     Nfs4Tcp,
     /// GET of a page over a Unix socket.
-    Get(Store),
+    Get(StoreProtocol),
     /// NFS version 3 over TCP, by libnfs.
     Libnfs,
     /// Our client, over shared memory.
@@ -385,12 +385,15 @@ impl Setting {
     }
 }
 
-fn stores(plan: &Plan) -> impl Iterator<Item = (Store, PathBuf)> {
-    let redis = plan.redis.clone().map(|socket| (Store::Redis, socket));
+fn stores(plan: &Plan) -> impl Iterator<Item = (StoreProtocol, PathBuf)> {
+    let redis = plan
+        .redis
+        .clone()
+        .map(|socket| (StoreProtocol::Redis, socket));
     redis.into_iter().chain(
         plan.memcached
             .clone()
-            .map(|socket| (Store::Memcached, socket)),
+            .map(|socket| (StoreProtocol::Memcached, socket)),
     )
 }
 

@@ -3,7 +3,7 @@
 use super::axis::{Axis, Placing, Unit};
 use super::svg::{Anchor, Svg, width, width_bold};
 use super::theme::Series;
-use super::{Drawn, Reference};
+use super::{Drawn, PublishedFigure};
 
 /// A plot of rows: a name at the left, marks on a common axis, figures at the right.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Dots {
     /// The rows, from above.
     pub rows: Vec<DotsRow>,
     /// Published figures to compare with, below the rows.
-    pub references: Vec<Reference>,
+    pub references: Vec<PublishedFigure>,
 }
 
 /// A row.
@@ -130,7 +130,7 @@ const CROWDED: usize = 3;
 enum Line<'a> {
     Group(&'a str),
     Row(&'a DotsRow),
-    Reference(&'a Reference),
+    PublishedFigure(&'a PublishedFigure),
 }
 
 pub(super) fn draw(dots: &Dots) -> Drawn {
@@ -145,13 +145,13 @@ pub(super) fn draw(dots: &Dots) -> Drawn {
     }
     if !dots.references.is_empty() {
         lines.push(Line::Group("Published, on other hardware"));
-        lines.extend(dots.references.iter().map(Line::Reference));
+        lines.extend(dots.references.iter().map(Line::PublishedFigure));
     }
 
     let label = |line: &Line<'_>| match line {
         Line::Group(name) => width_bold(name) - GAP,
         Line::Row(row) => width(&row.label),
-        Line::Reference(reference) => width(&reference.name),
+        Line::PublishedFigure(reference) => width(&reference.name),
     };
     let left = GAP + lines.iter().map(label).fold(0.0, f64::max) + GAP;
     let column = |number: usize| {
@@ -241,7 +241,7 @@ pub(super) fn draw(dots: &Dots) -> Drawn {
                     svg.text((*x, y + 4.5), Anchor::End, class, figure);
                 }
             }
-            Line::Reference(reference) => {
+            Line::PublishedFigure(reference) => {
                 svg.text((GAP, y + 4.5), Anchor::Start, "faint", &reference.name);
                 let shown = dots.axis.unit.show(reference.value);
                 if let Some(x) = placing.place(reference.value) {
@@ -257,7 +257,7 @@ pub(super) fn draw(dots: &Dots) -> Drawn {
     Drawn {
         svg,
         title: dots.title.clone(),
-        notes: dots.references.iter().map(Reference::note).collect(),
+        notes: dots.references.iter().map(PublishedFigure::note).collect(),
         values: dots.marks() + dots.references.len(),
     }
 }

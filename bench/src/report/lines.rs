@@ -3,7 +3,7 @@
 use super::axis::{Axis, Placing, Scale};
 use super::svg::{Anchor, Svg, width};
 use super::theme::Series;
-use super::{Drawn, Reference};
+use super::{Drawn, PublishedFigure};
 
 /// A plot of lines.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct Lines {
     pub y: Axis,
     /// The lines.
     pub lines: Vec<Line>,
-    /// Published figures to compare with: marks where [`Reference::at`] says where, else lines across.
-    pub references: Vec<Reference>,
+    /// Published figures to compare with: marks where [`PublishedFigure::at`] says where, else lines across.
+    pub references: Vec<PublishedFigure>,
 }
 
 /// A line.
@@ -182,7 +182,7 @@ pub(super) fn draw(plot: &Lines) -> Drawn {
     Drawn {
         svg,
         title: plot.title.clone(),
-        notes: plot.references.iter().map(Reference::note).collect(),
+        notes: plot.references.iter().map(PublishedFigure::note).collect(),
         values: points().count() + plot.references.len(),
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Reference;
+use super::PublishedFigure;
 
 /// MiB in a second, of the papers' MB.
 fn mib(mb: f64) -> f64 {
@@ -11,7 +11,7 @@ fn mib(mb: f64) -> f64 {
 }
 
 /// Figures to compare a plot of a sweep with: `row` is one of the plot's, `key` the name of what it shows.
-pub(super) fn of_sweep(bench: &str, key: &str, row: &Value) -> Vec<Reference> {
+pub(super) fn of_sweep(bench: &str, key: &str, row: &Value) -> Vec<PublishedFigure> {
     if key != "mib_per_second" {
         return Vec::new();
     }
@@ -52,16 +52,16 @@ pub(super) fn of_sweep(bench: &str, key: &str, row: &Value) -> Vec<Reference> {
             "two dual Opteron x2100 with InfiniBand SDR",
         ),
     };
-    let reference = |(name, figure, at, mb): &(&str, &str, Option<f64>, f64)| Reference {
+    let reference = |(name, figure, at, mb): &(&str, &str, Option<f64>, f64)| PublishedFigure {
         name: (*name).to_owned(),
         source: format!("{paper}, {figure}"),
         hardware: hardware.to_owned(),
         at: *at,
         value: mib(*mb),
     };
-    let mut found: Vec<Reference> = all.iter().map(reference).collect();
+    let mut found: Vec<PublishedFigure> = all.iter().map(reference).collect();
     if (bench, row["operation"].as_str(), length) == ("designs", Some("read"), Some(131_072)) {
-        found.push(Reference {
+        found.push(PublishedFigure {
             name: "Read-Write (2006)".to_owned(),
             source: "Optimizing OpenSolaris NFS over RDMA, figure 14, levels off".to_owned(),
             hardware: "Sun Fire V20z with InfiniBand MT23108 on PCI-X".to_owned(),
@@ -73,9 +73,9 @@ pub(super) fn of_sweep(bench: &str, key: &str, row: &Value) -> Vec<Reference> {
 }
 
 /// Transactions of Postmark by both designs: the mean time of one, which is 1 by the published rate.
-pub(super) fn transactions() -> Vec<Reference> {
+pub(super) fn transactions() -> Vec<PublishedFigure> {
     let all = [("RDMA Write", 344.0), ("RDMA Read", 348.0)];
-    let reference = |(design, rate): (&str, f64)| Reference {
+    let reference = |(design, rate): (&str, f64)| PublishedFigure {
         name: format!("{design} (2006)"),
         source: format!(
             "Optimizing OpenSolaris NFS over RDMA, table 1: the mean of {rate} transactions a second"
@@ -88,9 +88,9 @@ pub(super) fn transactions() -> Vec<Reference> {
 }
 
 /// Table II of "The Optimistic Direct Access File System".
-pub(super) fn terms() -> Vec<Reference> {
+pub(super) fn terms() -> Vec<PublishedFigure> {
     let all = [("T_NullRPC", 45.0), ("T_FS", 25.0), ("T_exc", 15.0)];
-    let reference = |(term, us): (&str, f64)| Reference {
+    let reference = |(term, us): (&str, f64)| PublishedFigure {
         name: format!("{term} (2002)"),
         source: "The Optimistic Direct Access File System, table II".to_owned(),
         hardware: "an 800 MHz Pentium III with a 66 MHz Intel i960 network adapter".to_owned(),

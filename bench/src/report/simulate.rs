@@ -118,9 +118,10 @@ fn fixed(rows: &[&Value]) -> String {
     let key = swept(rows).0;
     let number = |key: &str| row[key].as_f64().unwrap_or(0.0);
     let whole = |key: &str| table::count(number(key) as u64);
+    let many = |key: &str, noun| table::counted(number(key) as u64, noun);
     let together = number("link_gbit") == 0.0;
     let all = [
-        ("clients", format!("{} clients", whole("clients"))),
+        ("clients", many("clients", "client")),
         (
             "link_gbit",
             match together {
@@ -130,7 +131,7 @@ fn fixed(rows: &[&Value]) -> String {
                 false => format!("a link of {} Gbit/s", whole("link_gbit")),
             },
         ),
-        ("cores", format!("{} processors", whole("cores"))),
+        ("cores", many("cores", "processor")),
         (
             "stale_percent",
             format!("{} % of direct reads refused", number("stale_percent")),

@@ -468,11 +468,10 @@ impl Sweep {
             let of_line = rows.iter().filter(|row| word(row, self.line) == *name);
             of_line.map(|row| {
                 let threads = row[self.across.0].as_u64().unwrap_or(0);
-                let many = if threads == 1 { "" } else { "s" };
                 let parts = self.parts.iter();
                 StacksRow {
                     group: name.clone(),
-                    label: format!("{threads} thread{many}"),
+                    label: crate::table::counted(threads, "thread"),
                     values: parts
                         .map(|(key, _)| row[*key].as_f64().unwrap_or(0.0))
                         .collect(),

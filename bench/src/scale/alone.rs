@@ -18,7 +18,7 @@ use rustix::thread::futex;
 use super::crowd::{self, Reads, Slice};
 use crate::cpu;
 use crate::floors::local::LocalFile;
-use crate::floors::memory::{End, Slot};
+use crate::floors::memory::{End, SharedSlot};
 use crate::floors::{Wait, shm, tcp};
 
 /// How pages are handed over.
@@ -177,7 +177,7 @@ fn count(served: &mut u64, cpu_ns: &AtomicU64) {
 }
 
 fn in_memory(set: &LocalFile, load: Load, wait: Wait) -> Result<Slice> {
-    let mut slots: Vec<Box<Slot>> = (0..load.clients).map(|_| Box::default()).collect();
+    let mut slots: Vec<Box<SharedSlot>> = (0..load.clients).map(|_| Box::default()).collect();
     let desk = Desk {
         ready: (0..load.clients.div_ceil(64))
             .map(|_| AtomicU64::new(0))
@@ -330,8 +330,9 @@ mod tests {
             cpu_ns: AtomicU64::new(0),
             wait: Wait::Block,
         };
-        let mut slots: Vec<Slot> = (0..65).map(|_| Slot::default()).collect();
-        let (mut here, mut there): (Vec<_>, Vec<_>) = slots.iter_mut().map(Slot::ends).unzip();
+        let mut slots: Vec<SharedSlot> = (0..65).map(|_| SharedSlot::default()).collect();
+        let (mut here, mut there): (Vec<_>, Vec<_>) =
+            slots.iter_mut().map(SharedSlot::ends).unzip();
         std::thread::scope(|scope| {
             scope.spawn(|| desk.serve(&mut there, &set, 4096));
             let mut asking = Asking {

@@ -49,7 +49,7 @@ pub struct Batch {
     location: Arc<str>,
     /// Cut where the version ends.
     ranges: Vec<Range<u64>>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<RangesTogether>,
     slabs: Arc<Slabs>,
     progress: Mutex<Progress>,
     /// Signalled when the last chunk under way is done.
@@ -57,7 +57,7 @@ pub struct Batch {
 }
 
 /// Ranges that share memory.
-struct Chunk {
+struct RangesTogether {
     ranges: Range<usize>,
     bytes: usize,
 }
@@ -111,7 +111,7 @@ impl Batch {
     ) -> Result<Self, Fault> {
         let size = open.version.size;
         let mut there = Vec::with_capacity(ranges.len());
-        let mut chunks: Vec<Chunk> = Vec::new();
+        let mut chunks: Vec<RangesTogether> = Vec::new();
         for (at, range) in ranges.iter().enumerate() {
             if range.start >= range.end || range.start >= size {
                 let why = format!("no bytes from {} to {} of {size}", range.start, range.end);
@@ -127,7 +127,7 @@ impl Batch {
                     last.ranges.end += 1;
                     last.bytes += bytes;
                 }
-                _ => chunks.push(Chunk {
+                _ => chunks.push(RangesTogether {
                     ranges: at..at + 1,
                     bytes,
                 }),
@@ -197,7 +197,7 @@ impl Batch {
         Ok(all)
     }
 
-    fn read(&self, chunk: &Chunk) -> Result<Vec<Bytes>, Fault> {
+    fn read(&self, chunk: &RangesTogether) -> Result<Vec<Bytes>, Fault> {
         let ranges = &self.ranges[chunk.ranges.clone()];
         let length = |range: &Range<u64>| (range.end - range.start) as usize;
         let mut memory = self.slabs.take(chunk.bytes);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use odafs_bench::breakdown::{self, Plan, Report};
 use odafs_bench::table::{Table, bytes, count};
@@ -60,7 +60,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     let default = Duration::from_millis(100);
     let plan = Plan {
-        program: std::env::current_exe().context("cannot find this program")?,
+        program: super::this_program()?,
         set_bytes: arguments.set,
         time: arguments
             .seconds

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::cold::{self, Plan, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
+use super::Planned;
 use super::rates::measured;
-use crate::{Usage, output, units};
+use crate::output;
 
 /// The time that the two passes of a caller need.
 const ROW_WANTS: Duration = Duration::from_millis(500);
@@ -43,28 +44,20 @@ pub struct Arguments {
     /// The directory for the file, on a disk [default: $TMPDIR or /tmp, or /var/tmp if that is in memory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric);
     super::must_be_left("route", !plan.routes.is_empty())?;
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         output::warn_if_short("--seconds", seconds, plan.runs() as u32, ROW_WANTS);
         plan.fit(seconds);
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = plan.runs() as u64 * u64::from(plan.rounds);
     let directory = arguments.dir.as_deref();
     let report = measured(steps, |tick| cold::run(&plan, directory, program, tick))?;
@@ -74,21 +67,18 @@ pub fn run(arguments: Arguments) -> Result<()> {
              the file, or its file system ignores POSIX_FADV_DONTNEED; name a directory on another disk with --dir)"
         );
     }
-    match arguments.json {
-        true => output::report(&report, &report.machine),
-        false => print(&report),
-    }
+    arguments.planned.show(&report, &report.machine, print)
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\na file of {} below {}; {}; the median of {} rounds in turn\n\n",
+        "{}\ncommit {}\na file of {} below {}; {}; the median of {} in turn\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.file_bytes),
         report.directory.display(),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
     ))?;
     output::figures(&table(&report.rows))
 }

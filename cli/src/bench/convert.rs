@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::convert::{self, Format, Kept};
+use odafs_bench::table::counted;
 
 use crate::{output, units};
 
@@ -69,8 +70,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let converted = convert::convert(format, input, &kept).with_context(|| name.clone())?;
     ensure!(
         !converted.trace.entries.is_empty(),
-        "{name}: no operation could be converted ({} lines were skipped); check --from and --under",
-        converted.skipped
+        "{name}: no operation could be converted (skipped: {}); check --from and --under",
+        counted(converted.skipped, "line")
     );
     output::text(&converted.trace.to_string())
 }

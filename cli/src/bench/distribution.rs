@@ -1,17 +1,15 @@
 //! `odafs bench distribution`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::distribution::{self, Plan, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
+use super::Planned;
 use super::rates::measured;
-use crate::{Usage, output, units};
+use crate::{Usage, output};
 
 /// Where reads end when a file outgrows the server's memory
 #[derive(Args)]
@@ -36,47 +34,36 @@ pub struct Arguments {
     /// Measure only this pattern of reads [may be repeated]
     #[arg(long, value_name = "P", value_parser = PossibleValuesParser::new(["uniform", "zipf"]))]
     pattern: Vec<String>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric, &arguments.pattern);
     Usage::unless_none("--pattern", plan.patterns.is_empty())?;
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         plan.fit(seconds);
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let servers = (plan.files.len() * plan.patterns.len()) as u64;
     let steps = servers * u64::from(plan.rounds);
     let report = measured(steps, |tick| distribution::run(&plan, program, tick))?;
-    match arguments.json {
-        true => output::report(&report, &report.machine),
-        false => print(&report),
-    }
+    arguments.planned.show(&report, &report.machine, print)
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
         "{}\ncommit {}\n{} at random; a page cache of {} at the server, {} for pages and references at the client; {}; \
-         the median of {} rounds, {} a row in each\n\n",
+         the median of {}, {} a row in each\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.size_bytes),
         bytes(report.cache_bytes),
         bytes(report.client_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::fairness::{self, Plan, Report};
@@ -58,9 +58,8 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", Some(arguments.seconds))?;
-    let here = || std::env::current_exe().context("cannot find this program");
     let plan = Plan {
-        program: arguments.program.map_or_else(here, Ok)?,
+        program: arguments.program.map_or_else(super::this_program, Ok)?,
         time: arguments.seconds,
         sync: arguments.sync,
         floods: arguments.flood,

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs::Url;
 use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
 use odafs_bench::report::{Page, draw};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::{DeviceAddress, ROW_WANTS, check_memory, within};
 use crate::connection::url;
@@ -142,7 +142,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         bail!(Usage("--file-size: must be 1MiB or more".to_owned()));
     }
     let mut plan = Plan {
-        program: std::env::current_exe().context("cannot find this program")?,
+        program: super::this_program()?,
         file_bytes: file_bytes.next_multiple_of(2 << 20),
         sizes,
         reads: arguments.reads,
@@ -270,9 +270,11 @@ fn conditions(report: &Report) -> String {
         None => format!("a file of {} in memory", bytes(report.file_bytes)),
     };
     format!(
-        "Random reads of {file}; {}; {} rounds in turn. Reading the clock ({} ns) is subtracted. At depth \
+        "Random reads of {file}; {}; {} in turn. Reading the clock ({} ns) is subtracted. At depth \
          8 the latency is that of the whole batch.",
-        report.placement, report.rounds, report.clock_ns,
+        report.placement,
+        counted(report.rounds, "round"),
+        report.clock_ns,
     )
 }
 

@@ -1,17 +1,15 @@
 //! `odafs bench load`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::load::{self, Plan, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
+use super::Planned;
 use super::rates::measured;
-use crate::{Usage, output, units};
+use crate::output;
 
 /// Latency of reads while other programs hold the server's processor
 #[derive(Args)]
@@ -36,15 +34,8 @@ pub struct Arguments {
     /// Measure only this load in percent of the processor, beside 0 [may be repeated]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     load: Vec<u32>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
     /// Run as a process that takes a share of a processor
     #[arg(long, hide = true)]
     burn: bool,
@@ -55,32 +46,28 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.burn {
         return load::burn();
     }
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric, &arguments.load);
     super::must_be_left("route", plan.routes.iter().any(|name| name != "mmap"))?;
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         plan.fit(seconds);
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = plan.loads.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| load::run(&plan, program, tick))?;
-    match arguments.json {
-        true => output::report(&report, &report.machine),
-        false => print(&report),
-    }
+    arguments.planned.show(&report, &report.machine, print)
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} rounds in turn, {} \
+        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} in turn, {} \
          a row in each\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.size_bytes),
         bytes(report.file_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))?;

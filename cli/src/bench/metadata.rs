@@ -1,16 +1,16 @@
 //! `odafs bench metadata`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::metadata::{self, Plan, Report, Row};
-use odafs_bench::table::{Table, count, time};
+use odafs_bench::table::{Table, count, counted, time};
 
+use super::Planned;
 use super::rates::measured;
-use crate::{Usage, output, units};
+use crate::output;
 
 /// The time that one mix needs, for a route and a number of clients.
 const ROW_WANTS: Duration = Duration::from_secs(1);
@@ -41,21 +41,13 @@ pub struct Arguments {
     /// client's, which is read-write]
     #[arg(long, value_name = "D", value_parser = PossibleValuesParser::new(["read-read", "read-write"]))]
     design: Vec<String>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric);
     plan.by_designs(&arguments.design);
     super::must_be_left(
@@ -63,31 +55,28 @@ pub fn run(arguments: Arguments) -> Result<()> {
         arguments.design.is_empty() || plan.has_rdma(),
     )?;
     super::must_be_left("route", !plan.routes.is_empty())?;
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         let rows = plan.slices() as u32;
         output::warn_if_short("--seconds", seconds, rows, ROW_WANTS);
         plan.fit(seconds);
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = plan.slices() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| metadata::run(&plan, program, tick))?;
-    match arguments.json {
-        true => output::report(&report, &report.machine),
-        false => print(&report),
-    }
+    arguments.planned.show(&report, &report.machine, print)
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\ntrees of {} files, pools of {}, below {}; {}; the median of {} rounds in turn, {} a slice in \
+        "{}\ncommit {}\ntrees of {}, pools of {}, below {}; {}; the median of {} in turn, {} a slice in \
          each\n\n",
         report.machine.sentence(),
         report.commit,
-        report.files,
+        counted(report.files, "file"),
         report.pool,
         report.directory.display(),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))

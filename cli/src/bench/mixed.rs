@@ -1,16 +1,14 @@
 //! `odafs bench mixed`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::mixed::{self, Kind, Plan, Report, Row};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
+use super::Planned;
 use super::rates::measured;
-use crate::{Usage, output, units};
+use crate::output;
 
 /// Check that direct readers beside writing clients of plain NFS are coherent, and measure both
 #[derive(Args)]
@@ -30,52 +28,41 @@ pub struct Arguments {
     /// Measure only direct readers over this fabric [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
     fabric: Vec<String>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric);
     super::must_be_left("route", !plan.routes.is_empty())?;
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         plan.fit(seconds);
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let rows = (plan.routes.len() * plan.direct.len()) as u64;
     let report = measured(rows * u64::from(plan.rounds), |tick| {
         mixed::run(&plan, program, tick)
     })?;
-    match arguments.json {
-        true => output::report(&report, &report.machine)?,
-        false => print(&report)?,
-    }
+    arguments.planned.show(&report, &report.machine, print)?;
     match report.rows.iter().map(|row| row.incoherent).sum() {
         0u64 => Ok(()),
-        reads => bail!("{reads} reads returned stale or torn pages"),
+        wrong => bail!("{} returned stale or torn pages", counted(wrong, "read")),
     }
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} clients, 4 KiB at random in a file of {} in the server's memory, {} % writes; {}; the median \
-         of {} rounds in turn, {} a row in each\n\n",
+        "{}\ncommit {}\n{}, 4 KiB at random in a file of {} in the server's memory, {} % writes; {}; the median \
+         of {} in turn, {} a row in each\n\n",
         report.machine.sentence(),
         report.commit,
-        report.clients,
+        counted(report.clients, "client"),
         bytes(report.file_bytes),
         report.writes_percent,
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&table(&report.rows))

@@ -91,7 +91,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         )));
     }
     let plan = Plan {
-        program: std::env::current_exe().context("cannot find this program")?,
+        program: super::this_program()?,
         file: arguments.file.canonicalize()?,
         redis: arguments.redis,
         memcached: arguments.memcached,

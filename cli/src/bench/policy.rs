@@ -1,15 +1,15 @@
 //! `odafs bench policy`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs::Url;
 use odafs_bench::policy::{self, Filter, Plan, Report, Row, Worst, word};
-use odafs_bench::table::{Table, bytes, time};
+use odafs_bench::table::{Table, bytes, counted, time};
 
+use super::Planned;
 use crate::connection::url;
 use crate::{Usage, output, units};
 
@@ -50,18 +50,11 @@ pub struct Arguments {
     /// Measure only cases with this name in the plan [may be repeated]
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
     /// Print every row too, with percentiles, CPU time and where reads ended
     #[arg(long)]
     all: bool,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
     /// Run as the other clients of a server, which read this file
     #[arg(long, hide = true, value_name = "URL", value_parser = url, requires_all = ["load_server", "load_percent"])]
     load_url: Option<Url>,
@@ -85,8 +78,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some((url, (server, percent))) = load {
         return policy::load::run(url, server, percent, arguments.load_writes);
     }
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     let filter = Filter {
         fabrics: arguments.fabric,
         modes: arguments.mode,
@@ -103,21 +95,20 @@ pub fn run(arguments: Arguments) -> Result<()> {
                 .to_owned()
         ));
     }
-    if let Some(given) = arguments.seconds {
+    if let Some(given) = arguments.planned.seconds {
         // The nine configurations of a case need a second: five slices of 10 ms each, and the preparation.
         output::warn_if_short("--seconds", given, cases as u32, Duration::from_secs(1));
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let progress = output::step_progress(cases as u64 + 1, "");
-    let report = policy::run(&plan, &filter, arguments.seconds, program, |case| {
+    let report = policy::run(&plan, &filter, arguments.planned.seconds, program, |case| {
         progress.set_message(case.to_owned());
         progress.inc(1);
     })?;
     progress.finish_and_clear();
-    match arguments.json {
-        true => output::report(&report, &report.machine),
-        false => print(&report, arguments.all),
-    }
+    arguments.planned.show(&report, &report.machine, |report| {
+        print(report, arguments.all)
+    })
 }
 
 /// Configurations, in the order of their columns.
@@ -135,13 +126,13 @@ const ROUTES: [&str; 9] = [
 
 fn print(report: &Report, all: bool) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\nA file of {} in the server's memory; {}; mean times of a read, the median of {} slices of {}; \
+        "{}\ncommit {}\nA file of {} in the server's memory; {}; mean times of a read, the median of {} of {}; \
          default / best is the median over rounds\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.file_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "slice"),
         time(report.slice_ns),
     ))?;
     let cases = by_case(&report.rows);

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::process::Fabric;
 use odafs_bench::rates::{Conditions, Rate, Report};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 use odafs_server::memory;
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ impl Common {
         )?;
         let (rounds, time) = self.share(rows);
         Ok(Conditions {
-            program: std::env::current_exe().context("cannot find this program")?,
+            program: super::this_program()?,
             file_bytes: self.file_size,
             rounds,
             time,
@@ -95,12 +95,12 @@ impl Common {
             return output::report(&report, &report.machine);
         }
         output::text(&format!(
-            "{}\ncommit {}\nA file of {} in the server's memory; {}; the median of {} rounds in turn\n\n",
+            "{}\ncommit {}\nA file of {} in the server's memory; {}; the median of {} in turn\n\n",
             report.machine.sentence(),
             report.commit,
             bytes(report.file_bytes),
             report.placement,
-            report.rounds
+            counted(report.rounds, "round")
         ))?;
         output::figures(&table(&report.rows))
     }

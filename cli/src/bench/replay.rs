@@ -12,7 +12,7 @@ use odafs::record::Trace;
 use odafs_bench::process::Fabric;
 use odafs_bench::replay::{self, Plan, ROUTES, Report, Row};
 use odafs_bench::spread::Spread;
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -86,7 +86,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         warm: arguments.warm,
         time: arguments.seconds,
     };
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| {
         replay::run(&plan, program, (name, &trace), tick)
@@ -103,17 +103,14 @@ fn print(report: &Report) -> Result<()> {
         false => String::new(),
     };
     output::text(&format!(
-        "{}\ncommit {}\n{}: {part}{} operations of {} on {} names, files of {}, over {}{}{}; the median of {} \
-         rounds in turn\n\n",
+        "{}\ncommit {}\n{}: {part}{} of {} on {}, files of {}, over {}{}{}; the median of {} in \
+         turn\n\n",
         report.machine.sentence(),
         report.commit,
         report.trace,
-        count(report.recorded),
-        match report.threads {
-            1 => "one thread".to_owned(),
-            threads => format!("{threads} threads"),
-        },
-        count(report.names),
+        counted(report.recorded, "operation"),
+        counted(report.threads, "thread"),
+        counted(report.names, "name"),
         bytes(report.file_bytes),
         report.fabric,
         if report.as_recorded {
@@ -126,7 +123,7 @@ fn print(report: &Report) -> Result<()> {
         } else {
             ""
         },
-        report.rounds,
+        counted(report.rounds, "round"),
     ))?;
     output::figures(&table(&report.rows))?;
     output::text("\n")?;

@@ -342,7 +342,7 @@ fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<Failed>) {
 fn measure(bench: &Bench, quick: bool, time: Option<Duration>) -> (Result<Outcome>, String) {
     let mut said = String::new();
     let mut run = || -> Result<Outcome> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let program = super::this_program()?;
         let mut command = Command::new(program);
         command.arg("bench").args(bench.arguments).arg("--json");
         command.args(quick.then_some(bench.quick).into_iter().flatten());

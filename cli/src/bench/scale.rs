@@ -1,16 +1,14 @@
 //! `odafs bench scale`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::scale::{self, Plan, Report};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
+use super::Planned;
 use super::rates::measured;
-use crate::{Usage, output, units};
+use crate::output;
 
 /// The rate of one server with 1 to 1000 clients, and what each client costs
 #[derive(Args)]
@@ -42,45 +40,34 @@ pub struct Arguments {
     /// The largest number of clients, 1 to 4000 [default: that of the plan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4000))]
     most: Option<u32>,
-    /// Measure the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric, arguments.most.map(|most| most as usize));
     super::must_be_left("route", !plan.routes.is_empty())?;
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         plan.fit(seconds);
     }
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| scale::run(&plan, program, tick))?;
-    match arguments.json {
-        true => output::report(&report, &report.machine),
-        false => print(&report),
-    }
+    arguments.planned.show(&report, &report.machine, print)
 }
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} rounds, {} a \
+        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {}, {} a \
          row in each\n\n",
         report.machine.sentence(),
         report.commit,
         bytes(report.size_bytes),
         bytes(report.file_bytes),
         report.placement,
-        report.rounds,
+        counted(report.rounds, "round"),
         time(report.slice_ns),
     ))?;
     output::figures(&rows(report))?;

@@ -1,14 +1,14 @@
 //! `odafs bench simulate`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use odafs_bench::simulate::{self, Plan, Report, Row};
 use odafs_bench::table::{Table, bytes, count, time};
 
-use crate::{Usage, output, units};
+use super::Planned;
+use crate::{Usage, output};
 
 /// Simulate what one machine cannot show: thousands of clients, terabytes and fast links
 #[derive(Args)]
@@ -34,24 +34,16 @@ pub struct Arguments {
     /// Simulate only this case of the plan [may be repeated]
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// Simulate the plan in this file [default: the built-in plan]
-    #[arg(long, value_name = "FILE.toml")]
-    plan: Option<PathBuf>,
     /// Compare with this file, the output of `odafs bench scale --json`, for equal numbers of clients
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Seconds for the whole run, approximately [default: what the plan asks for]
-    #[arg(long, value_name = "N", value_parser = units::duration)]
-    seconds: Option<Duration>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    let mut plan = arguments.planned.plan(Plan::built_in, Plan::parse)?;
     let known = |name: &String| plan.cases.iter().any(|case| case.name == *name);
     if let Some(name) = arguments.case.iter().find(|name| !known(name)) {
         let cases: Vec<&str> = plan.cases.iter().map(|case| &*case.name).collect();
@@ -61,7 +53,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         )));
     }
     plan.keep(&arguments.case);
-    if let Some(seconds) = arguments.seconds {
+    if let Some(seconds) = arguments.planned.seconds {
         plan.fit(seconds);
     }
     let measured = match &arguments.against {
@@ -78,7 +70,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some(measured) = measured {
         simulate::compare(&mut report.rows, &measured).context("--against")?;
     }
-    match arguments.json {
+    match arguments.planned.json {
         true => output::json(&report),
         false => print(&report),
     }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::soak::{self, Growth, Plan, Report, Row};
-use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
@@ -64,7 +64,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     super::must_be_left("writer", !plan.writers.is_empty())?;
     let seconds = arguments.seconds.unwrap_or(TIME);
     output::warn_if_short("--seconds", seconds, 1, WANTED);
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = super::this_program()?;
     let steps = seconds.as_nanos().div_ceil(plan.sample(seconds).as_nanos()) as u64;
     let report = measured(steps, |tick| soak::run(&plan, seconds, program, tick))?;
     match arguments.json {
@@ -78,7 +78,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         eprintln!("odafs: {fault}");
     }
     bail!(
-        "{} reads or opens returned wrong data, and {} operations failed (the first of each are listed above)",
+        "reads or opens that returned wrong data: {}; operations that failed: {} (the first of each are listed above)",
         report.wrong,
         report.failed
     )
@@ -86,25 +86,24 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n{} files of up to {}, a page cache of {}; {} readers, {} writers, and {} clients at a time that \
-         come and go\n{:.0} s: {} reads checked ({}), {} wrong; {} writes; {} syncs, files cut, removed and made; {} \
-         clients came and went; {} operations failed\n\n",
+        "{}\ncommit {}\n{} of up to {}, a page cache of {}; {}, {}, and {} at a time coming and going\n\
+         {:.0} s: {} checked ({}), {} wrong; {}; syncs, files cut, removed and made: {}; {} came and went; failed: {}\n\n",
         report.machine.sentence(),
         report.commit,
-        report.files,
+        counted(report.files, "file"),
         bytes(report.file_bytes),
         bytes(report.cache_bytes),
-        report.readers,
-        report.writers,
-        report.visitors,
+        counted(report.readers, "reader"),
+        counted(report.writers, "writer"),
+        counted(report.visitors, "client"),
         report.seconds,
-        count(report.checked),
+        counted(report.checked, "read"),
         bytes(report.checked_bytes),
         count(report.wrong),
-        count(report.writes),
+        counted(report.writes, "write"),
         count(report.changes),
-        count(report.visits),
-        count(report.failed),
+        counted(report.visits, "client"),
+        counted(report.failed, "operation"),
     ))?;
     output::figures(&looks(&report.rows))?;
     output::text("\n")?;

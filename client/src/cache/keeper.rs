@@ -27,7 +27,7 @@ pub struct Found {
 
 /// What the frames are used for.
 #[derive(Debug, Default)]
-pub struct Keeper {
+pub struct FrameKeeper {
     /// Number of frames that may be used.
     limit: u32,
     /// Frames from this one on have no memory.
@@ -126,7 +126,7 @@ fn block([file, place, _]: Label) -> Block {
     }
 }
 
-impl Keeper {
+impl FrameKeeper {
     /// Nothing is held, and nothing may be until there is a limit.
     pub fn new(limit: u32) -> Self {
         Self {

@@ -1,6 +1,8 @@
 //! One-sided reads by RDMA Reads: what each posts, and when it ends.
 
-use super::{Alone, DEPTH, DirectPair, FinishedRead, LINE, NotPosted, Place, READS, Slot, UNIT};
+use super::{
+    Alone, DEPTH, DirectPair, FinishedRead, LINE, Landing, NotPosted, READS, SinkSlot, UNIT,
+};
 use crate::transport::Broken;
 use odafs_common::{
     direct::{self, ReadOrder},
@@ -91,7 +93,7 @@ impl DirectPair {
             Err(PostError::Full) => return Err(NotPosted::Full),
             Err(error) => return Err(NotPosted::Broken(Broken::new(error))),
         };
-        self.slots[slot] = Slot::Reading {
+        self.slots[slot] = SinkSlot::Reading {
             id: self.sequence,
             part: Some(part),
             left: u8::from(posted == Posted::Pending),
@@ -130,7 +132,7 @@ impl DirectPair {
     /// Posts the RDMA Reads of stamps, as many as there is room for.
     pub(super) fn post_stamps(&mut self) -> Result<(), Broken> {
         while let Some(&slot) = self.due.front() {
-            let Slot::Reading {
+            let SinkSlot::Reading {
                 id,
                 stamp: Some(from),
                 stamp_at,
@@ -147,7 +149,7 @@ impl DirectPair {
             };
             self.due.pop_front();
             self.unflushed = true;
-            if let Slot::Reading { left, stamp, .. } = &mut self.slots[slot] {
+            if let SinkSlot::Reading { left, stamp, .. } = &mut self.slots[slot] {
                 *stamp = None;
                 *left += u8::from(posted == Posted::Pending);
                 if *left == 0 {
@@ -178,7 +180,7 @@ impl DirectPair {
     /// One of the RDMA Reads with this id has ended.
     pub(super) fn read_done(&mut self, id: u64) -> Option<FinishedRead> {
         let slot = id as usize % DEPTH;
-        let Slot::Reading {
+        let SinkSlot::Reading {
             id: waiting,
             part,
             left,
@@ -207,7 +209,7 @@ impl DirectPair {
 
     /// Data and stamp are there. Checks whether the stamp says that the data is the page's.
     pub(super) fn read_over(&mut self, slot: usize) -> Option<FinishedRead> {
-        let Slot::Reading {
+        let SinkSlot::Reading {
             part,
             at,
             stamp_at,
@@ -218,7 +220,7 @@ impl DirectPair {
         else {
             return None;
         };
-        self.slots[slot] = Slot::Free;
+        self.slots[slot] = SinkSlot::Free;
         if !self.due.is_empty() {
             // The read belongs to nobody any more.
             self.due.retain(|due| *due != slot);
@@ -236,7 +238,7 @@ impl DirectPair {
         Some(FinishedRead {
             part,
             result,
-            place: Place::Sink(at),
+            place: Landing::Sink(at),
         })
     }
 }

@@ -42,7 +42,7 @@ const NEIGHBOURS: u32 = 16;
 
 /// One call: neighbouring parts of one file.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct ReadCall {
     /// The number of the file in the batch.
     of: usize,
     /// Whether the call asks for references.
@@ -247,8 +247,8 @@ fn note_learns(reading: &Reading<'_>, parts: &[Part<'_>], plain: bool) {
 
 /// Makes the calls for the parts that need one. Neighbours share a call. If pages are kept, the calls fetch whole
 /// pages. `longest` says how long a call is, by whether it asks for references.
-fn cut(parts: &[Part<'_>], reading: &Reading<'_>, longest: impl Fn(bool) -> u32) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn cut(parts: &[Part<'_>], reading: &Reading<'_>, longest: impl Fn(bool) -> u32) -> Vec<ReadCall> {
+    let mut pieces: Vec<ReadCall> = Vec::new();
     for (at, part) in parts
         .iter()
         .enumerate()
@@ -265,7 +265,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, longest: impl Fn(bool) -> u32)
                 piece.last = at;
                 piece.count += count;
             }
-            _ => pieces.push(Piece {
+            _ => pieces.push(ReadCall {
                 of: part.of,
                 learns: reading.files[part.of].learns.get(),
                 first: at,
@@ -398,11 +398,11 @@ impl<'a> ReadResults<'a> {
 }
 
 impl Work for Fetch<'_, '_, '_> {
-    type Item = Piece;
+    type Item = ReadCall;
 
     fn send(
         &mut self,
-        piece: Piece,
+        piece: ReadCall,
         slot: usize,
         sink: Option<&Arc<Region>>,
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
@@ -434,7 +434,7 @@ impl Work for Fetch<'_, '_, '_> {
         })
     }
 
-    fn asks(&self, piece: Piece, sink: bool) -> Asks {
+    fn asks(&self, piece: ReadCall, sink: bool) -> Asks {
         let pages = piece.count / self.reading.size.bytes() as u32 + 2;
         let references = match self.session {
             Some(_) if piece.learns => (pages + NEIGHBOURS).min(MAX_READ_REFERENCES),
@@ -447,12 +447,12 @@ impl Work for Fetch<'_, '_, '_> {
 
     fn take(
         &mut self,
-        piece: Piece,
+        piece: ReadCall,
         slot: usize,
         sink: Option<&Arc<Region>>,
         placed: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
-    ) -> Result<Next<Piece>, CallError> {
+    ) -> Result<Next<ReadCall>, CallError> {
         let failed = if self.plain {
             match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
                 Ok(ok) => return self.told(piece, &ReadResults::plain(&ok, placed)),
@@ -490,10 +490,10 @@ pub fn decode<T>(
 impl Fetch<'_, '_, '_> {
     fn odafs(
         &mut self,
-        piece: Piece,
+        piece: ReadCall,
         data: Data<'_>,
         ok: &odafs::ReadOk<'_>,
-    ) -> Result<Next<Piece>, CallError> {
+    ) -> Result<Next<ReadCall>, CallError> {
         let next = self.told(piece, &ReadResults::odafs(ok, data)?)?;
         if let Some(session) = &self.session {
             let file = self.reading.files[piece.of].state();
@@ -502,7 +502,11 @@ impl Fetch<'_, '_, '_> {
         Ok(next)
     }
 
-    fn told(&mut self, piece: Piece, told: &ReadResults<'_>) -> Result<Next<Piece>, CallError> {
+    fn told(
+        &mut self,
+        piece: ReadCall,
+        told: &ReadResults<'_>,
+    ) -> Result<Next<ReadCall>, CallError> {
         let got = told.data.len() as u32;
         if got > piece.count {
             return Err(misbehaved(&READ, &"more data than was asked for"));
@@ -517,7 +521,7 @@ impl Fetch<'_, '_, '_> {
         if over || got == piece.count {
             return Ok(Next::Done);
         }
-        Ok(Next::More(Piece {
+        Ok(Next::More(ReadCall {
             offset: piece.offset + u64::from(got),
             count: piece.count - got,
             ..piece
@@ -525,7 +529,7 @@ impl Fetch<'_, '_, '_> {
     }
 
     /// Keeps the pages that the data contains in full, or up to the end of the file.
-    fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
+    fn keep(&self, piece: ReadCall, data: Data<'_>, eof: bool) {
         let (size, file) = (self.reading.size, &self.reading.files[piece.of]);
         if !file.keeps || size.within(piece.offset) != 0 {
             return;

@@ -71,7 +71,7 @@ fn fetch(
         // No file has bytes beyond the largest offset.
         let there = usize::try_from(u64::MAX - request.offset).unwrap_or(usize::MAX);
         request.bytes = request.range.len().min(there);
-        pieces.extend((0..request.bytes).step_by(most).map(|from| Piece {
+        pieces.extend((0..request.bytes).step_by(most).map(|from| ReadIntoCall {
             request: number,
             from,
             count: (request.bytes - from).min(most) as u32,
@@ -92,7 +92,7 @@ fn fetch(
 
 /// One call: a part of a request.
 #[derive(Clone, Copy)]
-struct Piece {
+struct ReadIntoCall {
     request: usize,
     from: usize,
     count: u32,
@@ -110,11 +110,15 @@ struct Fetch<'r> {
 
 impl Fetch<'_> {
     /// The place of a part.
-    fn at(&self, piece: Piece) -> usize {
+    fn at(&self, piece: ReadIntoCall) -> usize {
         self.requests[piece.request].range.start + piece.from
     }
 
-    fn told(&mut self, piece: Piece, told: &ReadResults<'_>) -> Result<Next<Piece>, CallError> {
+    fn told(
+        &mut self,
+        piece: ReadIntoCall,
+        told: &ReadResults<'_>,
+    ) -> Result<Next<ReadIntoCall>, CallError> {
         let got = told.data.len() as u32;
         if got > piece.count {
             return Err(misbehaved(&READ, &"more data than was asked for"));
@@ -132,7 +136,7 @@ impl Fetch<'_> {
             request.bytes = request.bytes.min(behind);
             return Ok(Next::Done);
         }
-        Ok(Next::More(Piece {
+        Ok(Next::More(ReadIntoCall {
             from: behind,
             count: piece.count - got,
             ..piece
@@ -141,11 +145,11 @@ impl Fetch<'_> {
 }
 
 impl Work for Fetch<'_> {
-    type Item = Piece;
+    type Item = ReadIntoCall;
 
     fn send(
         &mut self,
-        piece: Piece,
+        piece: ReadIntoCall,
         _: usize,
         _: Option<&Arc<Region>>,
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
@@ -169,11 +173,11 @@ impl Work for Fetch<'_> {
         })
     }
 
-    fn asks(&self, piece: Piece, _: bool) -> Asks {
+    fn asks(&self, piece: ReadIntoCall, _: bool) -> Asks {
         Asks::count(piece.count)
     }
 
-    fn place(&self, piece: Piece) -> Option<ReplyBuffer> {
+    fn place(&self, piece: ReadIntoCall) -> Option<ReplyBuffer> {
         Some(ReplyBuffer {
             region: Arc::clone(self.region),
             offset: self.at(piece),
@@ -182,12 +186,12 @@ impl Work for Fetch<'_> {
 
     fn take(
         &mut self,
-        piece: Piece,
+        piece: ReadIntoCall,
         _: usize,
         _: Option<&Arc<Region>>,
         placed: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
-    ) -> Result<Next<Piece>, CallError> {
+    ) -> Result<Next<ReadIntoCall>, CallError> {
         let failed = if self.plain {
             match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
                 Ok(ok) => return self.told(piece, &ReadResults::plain(&ok, placed)),

@@ -51,7 +51,7 @@ impl From<Stability> for Stable {
 
 /// A part of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Piece {
+struct WriteCall {
     from: usize,
     bytes: u32,
 }
@@ -65,7 +65,7 @@ struct Send<'w> {
     stable: Stability,
     failed: Option<Status>,
     /// Parts that were sent and have no definite answer.
-    unanswered: Vec<Piece>,
+    unanswered: Vec<WriteCall>,
 }
 
 /// Writes all of `data`.
@@ -96,7 +96,7 @@ pub fn write(
     let _order = state.order.read();
     let (sent, unanswered) = send(file.shared(), state, data, offset, stable);
     let mut unstable = state.unstable.lock();
-    for Piece { from, bytes } in unanswered {
+    for WriteCall { from, bytes } in unanswered {
         let data = &data[from..][..bytes as usize];
         unstable.keep(offset + from as u64, data, Fate::Unanswered);
     }
@@ -112,7 +112,7 @@ fn send(
     data: &[u8],
     offset: u64,
     stable: Stability,
-) -> (Result<(), NfsError>, Vec<Piece>) {
+) -> (Result<(), NfsError>, Vec<WriteCall>) {
     let piece_max = shared.write_max.min(shared.calls.link().piece_max());
     // Split at page boundaries, so that the server never reads a page to change a part of it.
     let mut pieces = Vec::new();
@@ -121,7 +121,7 @@ fn send(
         let at = offset + from as u64;
         let aligned = u64::from(piece_max) - if piece_max >= 4096 { at % 4096 } else { 0 };
         let bytes = (data.len() - from).min(aligned as usize);
-        pieces.push(Piece {
+        pieces.push(WriteCall {
             from,
             bytes: bytes as u32,
         });
@@ -165,11 +165,11 @@ fn forget(shared: &Shared, file: &FileState, offset: u64, bytes: u64) {
 }
 
 impl Work for Send<'_> {
-    type Item = Piece;
+    type Item = WriteCall;
 
     fn send(
         &mut self,
-        piece: Piece,
+        piece: WriteCall,
         _: usize,
         _: Option<&Arc<Region>>,
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
@@ -188,12 +188,12 @@ impl Work for Send<'_> {
 
     fn take(
         &mut self,
-        piece: Piece,
+        piece: WriteCall,
         _: usize,
         _: Option<&Arc<Region>>,
         _: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
-    ) -> Result<Next<Piece>, CallError> {
+    ) -> Result<Next<WriteCall>, CallError> {
         match nfs3::WriteResult::decode(result).map_err(|error| misbehaved(&WRITE, &error))? {
             Ok(written) => self.written(piece, &written),
             Err(failed) => Ok(self.refused(piece, failed.status)),
@@ -202,12 +202,12 @@ impl Work for Send<'_> {
 }
 
 impl Send<'_> {
-    fn answered(&mut self, piece: Piece) {
+    fn answered(&mut self, piece: WriteCall) {
         self.unanswered.retain(|sent| *sent != piece);
     }
 
     /// Wait for the answers to calls under way. Otherwise the server might still do them after later writes.
-    fn refused(&mut self, piece: Piece, status: nfs3::Status) -> Next<Piece> {
+    fn refused(&mut self, piece: WriteCall, status: nfs3::Status) -> Next<WriteCall> {
         if !says_nothing(status) {
             self.answered(piece);
         }
@@ -218,7 +218,11 @@ impl Send<'_> {
         Next::Drain
     }
 
-    fn written(&mut self, piece: Piece, written: &nfs3::WriteOk) -> Result<Next<Piece>, CallError> {
+    fn written(
+        &mut self,
+        piece: WriteCall,
+        written: &nfs3::WriteOk,
+    ) -> Result<Next<WriteCall>, CallError> {
         let bytes = written.count;
         if bytes == 0 || bytes > piece.bytes {
             return Err(misbehaved(&WRITE, &"a count of bytes that were not sent"));
@@ -236,7 +240,7 @@ impl Send<'_> {
         if bytes == piece.bytes || self.failed.is_some() {
             return Ok(Next::Done);
         }
-        Ok(Next::More(Piece {
+        Ok(Next::More(WriteCall {
             from: piece.from + bytes as usize,
             bytes: piece.bytes - bytes,
         }))

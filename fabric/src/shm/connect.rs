@@ -1,4 +1,4 @@
-use super::pair::{Pair, Role};
+use super::pair::{EndRole, Pair};
 use super::ring::{RING_BYTES, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
@@ -82,7 +82,7 @@ pub fn connect(
         Ring::new(memory, RING_BYTES),
     );
     let peer = socket.peer()?;
-    let role = Role::Client {
+    let role = EndRole::Client {
         timeout: options.timeout,
         requests: 0,
         views: Vec::new(),

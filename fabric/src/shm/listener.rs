@@ -1,6 +1,6 @@
 use super::Limits;
 use super::accounts::{Accounts, Charge};
-use super::pair::{Pair, Role};
+use super::pair::{EndRole, Pair};
 use super::ring::{RING_BYTES, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
@@ -363,7 +363,7 @@ impl fabric::Incoming for Incoming {
             charge,
             accounts,
         } = *self;
-        let role = Role::Server {
+        let role = EndRole::Server {
             accounts,
             uid,
             regions: 0,

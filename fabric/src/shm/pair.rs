@@ -35,7 +35,7 @@ const SERVER_LOOKS_EVERY: Nanos = Nanos::from_millis(100);
 /// The same for a client, which also gets descriptors over the socket.
 const CLIENT_LOOKS_EVERY: Nanos = Nanos::from_millis(2);
 
-/// How long an end may sleep on a word of its ring before it checks whether the socket is still open: a peer that was
+/// How long an end may sleep on a word of its ring before it checks whether the socket is still open: a server that was
 /// killed wakes nobody.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
@@ -52,7 +52,7 @@ const WRITE_PREPARED: usize = 4096 + 64;
 const TAGS_MAX: u32 = 1 << 16;
 
 /// The parts that only one of the ends has. The server creates all memory and assigns all steering tags.
-pub enum Role {
+pub enum EndRole {
     Server {
         accounts: Arc<Accounts>,
         uid: u32,
@@ -122,7 +122,7 @@ pub struct Pair {
     bell: Option<Bell>,
     peer: Peer,
     private_data: Vec<u8>,
-    role: Role,
+    role: EndRole,
 }
 
 impl Pair {
@@ -132,7 +132,7 @@ impl Pair {
         into: Ring,
         peer: Peer,
         private_data: Vec<u8>,
-        role: Role,
+        role: EndRole,
     ) -> Self {
         Self {
             out: Producer::new(out),
@@ -169,8 +169,8 @@ impl Pair {
         let is_due = now >= self.look_next;
         if is_due {
             let every = match self.role {
-                Role::Server { .. } => SERVER_LOOKS_EVERY,
-                Role::Client { .. } => CLIENT_LOOKS_EVERY,
+                EndRole::Server { .. } => SERVER_LOOKS_EVERY,
+                EndRole::Client { .. } => CLIENT_LOOKS_EVERY,
             };
             self.look_next = now + every;
         }
@@ -211,11 +211,11 @@ impl Pair {
     /// Handles the next packet of the socket. Returns `None` if there is none, or the connection has ended.
     fn take_packet(&mut self) -> Option<Packet> {
         let next = match self.role {
-            Role::Server { .. } => self
+            EndRole::Server { .. } => self
                 .socket
                 .receive_plain()
                 .map(|packet| packet.map(|packet| (packet, Vec::new()))),
-            Role::Client { .. } => self.socket.receive(),
+            EndRole::Client { .. } => self.socket.receive(),
         };
         let (packet, descriptors) = match next {
             Ok(next) => next?,
@@ -227,7 +227,7 @@ impl Pair {
         let learned = match &packet {
             Packet::Wake => Ok(None),
             // The answer to a registration that nobody waits for any more.
-            Packet::NoRegion { .. } if matches!(self.role, Role::Client { .. }) => Ok(None),
+            Packet::NoRegion { .. } if matches!(self.role, EndRole::Client { .. }) => Ok(None),
             packet => self.learn(packet, descriptors),
         };
         match learned {
@@ -287,8 +287,9 @@ impl Drop for Pair {
     /// A client that sleeps on its ring's word learns that the server goes away: it looks at the socket then. (A server waits for
     /// the socket itself. A client's end may be a copy that a fork has made, so it only closes its descriptor.)
     fn drop(&mut self) {
-        if matches!(self.role, Role::Server { .. }) {
+        if matches!(self.role, EndRole::Server { .. }) {
             self.socket.shut_down();
+            self.out.end();
             if let Some(sleeper) = self.out.sleeper() {
                 self.wake(sleeper);
             }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   0    asleep    the consumer sleeps: wake it          128  consumed  slots, counted from 0
-//!   64   starved   the producer found no room: wake it   256  SLOTS slots of 256 bytes, then the data
+//!   4    ended     the producer has gone                 256  SLOTS slots of 256 bytes, then the data
+//!   64   starved   the producer found no room: wake it
 //! ```
 //! A slot is a header word and up to 248 bytes. Longer messages are in the data, in one piece, at the place that the
 //! header names. Of the peer's indices only `consumed` is read, and that only when the ring looks full: each message of
@@ -61,6 +62,10 @@ impl Ring {
 
     fn asleep(&self) -> &AtomicU32 {
         self.memory.half_word(self.base)
+    }
+
+    fn ended(&self) -> &AtomicU32 {
+        self.memory.half_word(self.base + 4)
     }
 
     fn starved(&self) -> &AtomicU32 {
@@ -353,6 +358,12 @@ impl Producer {
         let _ = futex::wake(self.ring.asleep(), futex::Flags::empty(), 1);
     }
 
+    /// Says that nothing follows. A consumer that sleeps must then be woken ([`Producer::sleeper`]); any other sees it before
+    /// it sleeps.
+    pub fn end(&self) {
+        self.ring.ended().store(1, Ordering::Release);
+    }
+
     /// The consumer, if it sleeps. Whoever asks must wake it, because the word does not say so any more.
     pub fn sleeper(&self) -> Option<Sleeper> {
         protocol::must_wake(self.ring.asleep())
@@ -515,6 +526,11 @@ impl Consumer {
             Sleeper::Word as u32,
             Some(&time),
         );
+    }
+
+    /// After [`Consumer::arm`]: whether the producer has said that nothing follows. That is only what the peer claims.
+    pub fn is_ended(&self) -> bool {
+        self.ring.ended().load(Ordering::Acquire) != 0
     }
 
     /// Cancels the wish to be woken.

@@ -225,9 +225,9 @@ impl Socket {
         let _ = send(&self.0, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// Ends the connection: the peer's next look finds that out.
+    /// Ends the connection for all who have a descriptor of either end. The peer's next look finds that out.
     pub fn shut_down(&self) {
-        // Fails only if the peer has ended it first.
+        // Fails only where nothing is left to end.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 

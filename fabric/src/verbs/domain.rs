@@ -476,7 +476,7 @@ impl Domain {
     }
 
     /// A slot for a message.
-    pub fn slot(&self) -> io::Result<Slot> {
+    pub fn slot(&self) -> io::Result<MessageSlot> {
         self.pool.take()
     }
 }
@@ -510,7 +510,7 @@ struct Slab {
 }
 
 impl Pool {
-    fn take(self: &Arc<Self>) -> io::Result<Slot> {
+    fn take(self: &Arc<Self>) -> io::Result<MessageSlot> {
         let mut state = self.state.lock();
         if state.free.is_empty() {
             if state.slots >= SLOTS_MAX {
@@ -526,7 +526,7 @@ impl Pool {
         }
         let free = state.free.pop();
         let (slab, offset) = free.ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Slot {
+        Ok(MessageSlot {
             slab,
             offset,
             pool: Arc::clone(self),
@@ -545,13 +545,13 @@ impl Pool {
 }
 
 /// Registered memory for a message, or for a part of a longer write.
-pub struct Slot {
+pub struct MessageSlot {
     slab: Arc<Slab>,
     offset: usize,
     pool: Arc<Pool>,
 }
 
-impl Slot {
+impl MessageSlot {
     /// Copies into it.
     pub fn store(&self, offset: usize, from: &[u8]) {
         assert!(offset + from.len() <= SLOT_BYTES, "beyond the slot");
@@ -575,7 +575,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for MessageSlot {
     fn drop(&mut self) {
         let slab = Arc::clone(&self.slab);
         self.pool.state.lock().free.push((slab, self.offset));

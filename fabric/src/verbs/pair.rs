@@ -2,7 +2,7 @@ mod ends;
 mod interface;
 
 use super::cm::{Channel, Id};
-use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
+use super::domain::{Domain, MessageSlot, Registration, SLOT_BYTES, Window};
 use super::drain;
 use super::keepalive::Keepalive;
 use super::queue::{Chain, DEPTH, Done, GatherEntry, Queue, Side, Work};
@@ -54,7 +54,7 @@ enum What {
 #[expect(dead_code, reason = "only kept")]
 enum Kept {
     Nothing,
-    Slot(Slot),
+    MessageSlot(MessageSlot),
     Registration(Arc<Registration>),
 }
 
@@ -68,7 +68,7 @@ enum Held {
 enum Event {
     Over(Completion),
     Came {
-        slot: Slot,
+        slot: MessageSlot,
         bytes: u32,
         invalidated: Option<SteeringTag>,
     },
@@ -107,7 +107,7 @@ pub struct Pair {
     exposes: bool,
     /// Whether a post has found no room since there was some.
     starved: bool,
-    receives: VecDeque<Slot>,
+    receives: VecDeque<MessageSlot>,
     next_receive: u64,
     /// Number of messages for which the caller has made room, less those that came.
     wanted: u32,
@@ -302,13 +302,13 @@ impl Pair {
             &Work::Send(ends),
             Some(piece),
             What::Quiet,
-            Kept::Slot(slot),
+            Kept::MessageSlot(slot),
         );
         self.wakeup.sent();
         Ok(Posted::Done)
     }
 
-    fn slot(&mut self) -> Result<Slot, PostError> {
+    fn slot(&mut self) -> Result<MessageSlot, PostError> {
         let slot = self.domain.slot();
         slot.map_err(|error| self.without_memory(&error))
     }
@@ -330,7 +330,7 @@ impl Pair {
         }
         self.room(bytes.len().div_ceil(SLOT_BYTES))?;
         let pieces = bytes.chunks(SLOT_BYTES);
-        let slots: Vec<Slot> = pieces
+        let slots: Vec<MessageSlot> = pieces
             .clone()
             .map(|_| self.slot())
             .collect::<Result<_, _>>()?;
@@ -342,7 +342,7 @@ impl Pair {
                 address: to.offset,
             };
             let piece = piece(&slot, part.len());
-            self.post(&work, Some(piece), What::Quiet, Kept::Slot(slot));
+            self.post(&work, Some(piece), What::Quiet, Kept::MessageSlot(slot));
         }
         Ok(Posted::Done)
     }
@@ -501,7 +501,12 @@ impl Pair {
         }
     }
 
-    fn arrived(&mut self, slot: &Slot, bytes: u32, ended: Option<SteeringTag>) -> Completion {
+    fn arrived(
+        &mut self,
+        slot: &MessageSlot,
+        bytes: u32,
+        ended: Option<SteeringTag>,
+    ) -> Completion {
         self.message_bytes = bytes as usize;
         self.wakeup.heard();
         self.keepalive.heard();
@@ -566,7 +571,7 @@ impl Pair {
     }
 }
 
-fn piece(slot: &Slot, length: usize) -> GatherEntry {
+fn piece(slot: &MessageSlot, length: usize) -> GatherEntry {
     GatherEntry {
         address: slot.address(),
         length: length as u32,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::cm::Id;
-use super::domain::{Pd, Slot, Window, flags};
+use super::domain::{MessageSlot, Pd, Window, flags};
 use crate::fabric::{Access, SteeringTag};
 use ibverbs_sys::{
     ibv_comp_channel, ibv_cq, ibv_mw_bind_info, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap,
@@ -416,7 +416,7 @@ impl Queue {
     }
 
     /// Posts a receive into a slot, which lives until its completion.
-    pub fn receive(&mut self, number: u64, slot: &Slot) -> io::Result<()> {
+    pub fn receive(&mut self, number: u64, slot: &MessageSlot) -> io::Result<()> {
         let mut piece = ibv_sge {
             addr: slot.address(),
             length: super::domain::SLOT_BYTES as u32,

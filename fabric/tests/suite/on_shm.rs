@@ -3,7 +3,7 @@ use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
-use odafs_fabric::{Access, Listener, QueuePair};
+use odafs_fabric::{Access, Listener, PostError, QueuePair};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fs, io};
@@ -70,6 +70,24 @@ fn a_late_refusal_hits_no_other_registration() {
 }
 
 suite!(Shm::new());
+
+/// How often this thread has waited for anything.
+fn waits() -> String {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let mut lines = status.lines();
+    let waits = lines.find(|line| line.starts_with("voluntary_ctxt_switches"));
+    waits.expect("the kernel counts").to_owned()
+}
+
+/// Nobody is left to wake it.
+#[test]
+fn a_client_does_not_sleep_once_its_server_has_gone() {
+    let mut ends = connected(&Shm::new());
+    drop(ends.server);
+    let before = waits();
+    assert_eq!(ends.client.wait(None), Err(PostError::Closed));
+    assert_eq!(waits(), before);
+}
 
 /// A server that dies says nothing: its life word stays as it was.
 #[test]

@@ -8,7 +8,7 @@ use odafs_common::exception::Exception;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Completion, PostError, Posted, QueuePair, Remote, Source};
 
-use super::{Now, Serves, Turn};
+use super::{LineProgress, Now, Serves};
 use crate::connection::Connection;
 use crate::nic::{AttachRequest, Authentic, DataTarget, Nic, Transfer, Verdict};
 
@@ -87,9 +87,9 @@ impl DirectLine {
     }
 
     /// Answers the requests that are there, up to a batch, with one flush.
-    pub fn turn(&mut self, now: &Now<'_>) -> Turn {
+    pub fn turn(&mut self, now: &Now<'_>) -> LineProgress {
         let Some(nic) = &now.serves.nic else {
-            return Turn::Dead;
+            return LineProgress::Dead;
         };
         let mut events = self.retry(nic, now.time);
         if events > 0 || self.waiting.is_empty() {
@@ -113,13 +113,13 @@ impl DirectLine {
         self.gated = !self.has_room(now);
         self.resting = !self.gated && !self.under_way() && self.connection.session().is_some();
         if self.dead || self.qp.is_closed() || self.overdue(now) {
-            Turn::Dead
+            LineProgress::Dead
         } else if events > 0 {
-            Turn::Busy
+            LineProgress::Busy
         } else if self.waiting.is_empty() {
-            Turn::Idle
+            LineProgress::Idle
         } else {
-            Turn::Blocked
+            LineProgress::Blocked
         }
     }
 

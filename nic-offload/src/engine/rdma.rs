@@ -16,7 +16,7 @@ use odafs_fabric::{Completion, QueuePair, SteeringTag};
 
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
-use super::{Now, Serves, Turn};
+use super::{LineProgress, Now, Serves};
 use crate::calls::{Back, Caller, Job, Notes, Outcome, Placed, Transport};
 use crate::registration::{Adapter, Lease, Registrar};
 
@@ -151,7 +151,7 @@ impl RdmaLine {
     }
 
     /// Serves the messages that are there, up to a batch, with one flush. `at` is this line's place.
-    pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
+    pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> LineProgress {
         let mut events = self.out.begin(now);
         while events < now.config.batch && !self.out.dead {
             let Some(completion) = self.out.qp.poll() else {
@@ -180,13 +180,13 @@ impl RdmaLine {
         events += u32::from(self.registrar.trim(&mut *self.out.qp, now.time));
         self.resting = !self.has_deadline() && self.out.is_clear() && self.parked.is_empty();
         if self.out.dead || self.out.qp.is_closed() || self.is_overdue(now) {
-            Turn::Dead
+            LineProgress::Dead
         } else if events > 0 {
-            Turn::Busy
+            LineProgress::Busy
         } else if self.out.is_clear() && (self.parked.is_empty() || self.awaits_event()) {
-            Turn::Idle
+            LineProgress::Idle
         } else {
-            Turn::Blocked
+            LineProgress::Blocked
         }
     }
 

@@ -5,7 +5,7 @@ use odafs_fabric::{Completion, QueuePair};
 
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
-use super::{Now, Serves, Turn};
+use super::{LineProgress, Now, Serves};
 use crate::calls::{Caller, Notes, Outcome, Transport};
 
 /// Bytes of a reply that are reserved for what is not data: attributes, and the most references that come with data.
@@ -60,7 +60,7 @@ impl RpcLine {
     }
 
     /// Serves the messages that are there, up to a batch, with one flush. `at` is this line's place.
-    pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
+    pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> LineProgress {
         let mut events = self.out.begin(now);
         self.repay(now);
         while events < now.config.batch && !self.out.dead {
@@ -85,13 +85,13 @@ impl RpcLine {
         self.gated = !self.has_room(now);
         self.resting = !self.gated && !self.out.under_way();
         if self.out.dead || self.out.qp.is_closed() || self.out.is_overdue(now) {
-            Turn::Dead
+            LineProgress::Dead
         } else if events > 0 {
-            Turn::Busy
+            LineProgress::Busy
         } else if self.out.is_clear() && !self.gated {
-            Turn::Idle
+            LineProgress::Idle
         } else {
-            Turn::Blocked
+            LineProgress::Blocked
         }
     }
 

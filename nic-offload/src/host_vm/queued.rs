@@ -12,22 +12,22 @@ use super::HostVm;
 use crate::tpt::TptEntry;
 
 enum Descriptor {
-    Fault(Handle, Arc<Slot<Result<TptEntry, Exception>>>),
-    Lock(TptEntry, Epoch, Arc<Slot<Result<Pinned, Exception>>>),
+    Fault(Handle, Arc<AnswerSlot<Result<TptEntry, Exception>>>),
+    Lock(TptEntry, Epoch, Arc<AnswerSlot<Result<Pinned, Exception>>>),
     Unlock(Pinned),
     Reference(FrameNumber),
     Dirty(FrameNumber),
 }
 
 /// Where the answer to a descriptor appears.
-struct Slot<T> {
+struct AnswerSlot<T> {
     answer: Mutex<Option<T>>,
     there: Condvar,
 }
 
-impl<T> Slot<T> {
-    fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot {
+impl<T> AnswerSlot<T> {
+    fn new() -> Arc<AnswerSlot<T>> {
+        Arc::new(AnswerSlot {
             answer: Mutex::new(None),
             there: Condvar::new(),
         })
@@ -127,7 +127,7 @@ fn serve(vm: &dyn HostVm, descriptor: Descriptor) {
 
 impl HostVm for QueuedVm {
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
-        let slot = Slot::new();
+        let slot = AnswerSlot::new();
         self.queue
             .post(Descriptor::Fault(handle, Arc::clone(&slot)));
         slot.take()
@@ -138,7 +138,7 @@ impl HostVm for QueuedVm {
     }
 
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<Pinned, Exception> {
-        let slot = Slot::new();
+        let slot = AnswerSlot::new();
         self.queue
             .post(Descriptor::Lock(*entry, request, Arc::clone(&slot)));
         slot.take()

@@ -3,10 +3,14 @@
 use odafs_common::wire::nfs3::{AccessArgs, AccessOk, AccessResult, Failed, Status};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::attributes::access as granted;
 
-pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn access(
+    context: &Context<'_>,
+    arguments: AccessArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Tried {
     let object = context.object_now(arguments.file)?;
     let attributes = match object {
         // If the attributes are at hand, so is the answer about rights.

@@ -3,10 +3,14 @@
 use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::write::commit as commit_file;
 
-pub(super) fn commit(context: &Context<'_>, arguments: CommitArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn commit(
+    context: &Context<'_>,
+    arguments: CommitArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Tried {
     context.may_block()?;
     sync(context, &arguments).encode(w);
     Ok(())

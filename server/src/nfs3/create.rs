@@ -3,11 +3,15 @@
 use odafs_common::wire::nfs3::{CreateArgs, CreateHow as Wanted};
 use odafs_common::wire::xdr::Writer;
 
-use super::{Context, Step, made};
+use super::{Context, Tried, made};
 use crate::vfs::namespace;
 use crate::vfs::{CreateHow, SetAttributes};
 
-pub(super) fn create(context: &Context<'_>, arguments: CreateArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn create(
+    context: &Context<'_>,
+    arguments: CreateArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Tried {
     context.may_block()?;
     let new = match arguments.how {
         Wanted::Unchecked(new) | Wanted::Guarded(new) => new.into(),

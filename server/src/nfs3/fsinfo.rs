@@ -3,14 +3,14 @@
 use odafs_common::wire::nfs3::{Attributes, FileHandle, FsInfoOk, Time, properties};
 use odafs_common::wire::xdr::Writer;
 
-use super::{Context, DATA_BYTES_MAX, Step};
+use super::{Context, DATA_BYTES_MAX, Tried};
 use crate::vfs::FileSystemLimits;
 use crate::vfs::attributes::limits;
 
 /// The preferred size of a READDIR request, in bytes.
 const DIRECTORY_BYTES: u32 = 64 << 10;
 
-pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Tried {
     context.about_file_system(root, w, limits, |limits, attributes| {
         info(context, attributes, &limits)
     })

@@ -3,10 +3,10 @@
 use odafs_common::wire::nfs3::{FileHandle, FsStatOk};
 use odafs_common::wire::xdr::Writer;
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::attributes::space;
 
-pub(super) fn fsstat(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn fsstat(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Tried {
     context.about_file_system(root, w, space, |space, attributes| FsStatOk {
         attributes,
         total_bytes: space.total_bytes,

@@ -3,11 +3,11 @@
 use odafs_common::wire::nfs3::{Failed, LinkArgs, LinkData, LinkResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::around::Change;
 use crate::vfs::namespace;
 
-pub(super) fn link(context: &Context<'_>, arguments: LinkArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn link(context: &Context<'_>, arguments: LinkArgs<'_>, w: &mut Writer<'_>) -> Tried {
     context.may_block()?;
     add_name(context, &arguments).encode(w);
     Ok(())

@@ -5,7 +5,7 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Blocks, Context, Step};
+use super::{Blocks, Context, Tried};
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
 use crate::vfs::{HandleBytes, ObjectId};
@@ -14,7 +14,7 @@ pub(super) fn lookup(
     context: &Context<'_>,
     arguments: DirectoryName<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     let directory = context.object_now(arguments.directory)?;
     let found = match directory {
         Ok(directory) => find(context, directory, arguments.name)?,

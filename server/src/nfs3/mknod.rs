@@ -3,7 +3,7 @@
 use odafs_common::wire::nfs3::{MakeNode, MakeNodeArgs, SetAttributes};
 use odafs_common::wire::xdr::Writer;
 
-use super::{Context, Step, made};
+use super::{Context, Tried, made};
 use crate::vfs::namespace;
 use crate::vfs::{Special, Status};
 
@@ -11,7 +11,7 @@ pub(super) fn mknod(
     context: &Context<'_>,
     arguments: MakeNodeArgs<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     context.may_block()?;
     made::reply(context, &arguments.place, w, |directory, name| {
         let (what, new) = special(arguments.what)?;

@@ -95,7 +95,7 @@ struct Context<'a> {
 /// The procedure would have to wait.
 struct Blocks;
 
-type Step = Result<(), Blocks>;
+type Tried = Result<(), Blocks>;
 
 /// What was found or refused, unless that takes waiting.
 fn answer<T>(found: Result<T, ReadFailed>) -> Result<Result<T, Status>, Blocks> {
@@ -247,7 +247,7 @@ impl Program for Nfs3 {
 
 impl<'a> Context<'a> {
     /// Stops the procedure here if it may not wait.
-    fn may_block(&self) -> Step {
+    fn may_block(&self) -> Tried {
         match self.effort {
             Effort::ResidentOnly => Err(Blocks),
             Effort::MayBlock => Ok(()),
@@ -295,7 +295,7 @@ impl<'a> Context<'a> {
         w: &mut Writer<'_>,
         ask: impl FnOnce(&Exports, ObjectId, Effort) -> Result<T, ReadFailed>,
         result: impl FnOnce(T, Option<Attributes>) -> R,
-    ) -> Step {
+    ) -> Tried {
         let (told, attributes) = match self.object_now(handle)? {
             Ok(object) => (
                 answer(ask(self.export, object, self.effort))?,

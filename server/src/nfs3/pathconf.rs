@@ -3,10 +3,10 @@
 use odafs_common::wire::nfs3::{FileHandle, PathConfOk};
 use odafs_common::wire::xdr::Writer;
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::attributes::limits;
 
-pub(super) fn pathconf(context: &Context<'_>, object: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn pathconf(context: &Context<'_>, object: FileHandle<'_>, w: &mut Writer<'_>) -> Tried {
     context.about_file_system(object, w, limits, |limits, attributes| PathConfOk {
         attributes,
         link_max: limits.link_max,

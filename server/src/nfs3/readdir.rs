@@ -5,7 +5,7 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::namespace;
 use crate::vfs::{Listing, ReaddirRange};
 
@@ -18,7 +18,7 @@ pub(super) fn readdir(
     context: &Context<'_>,
     arguments: ReadDirArgs<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     context.may_block()?;
     let object = context.object(arguments.directory);
     let count = arguments.count.min(context.room);

@@ -6,7 +6,7 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::namespace;
 use crate::vfs::{Listing, ReaddirRange};
 
@@ -21,7 +21,7 @@ pub(super) fn readdirplus(
     context: &Context<'_>,
     arguments: ReadDirPlusArgs<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     context.may_block()?;
     let object = context.object(arguments.directory);
     let budget = EntryBudget {

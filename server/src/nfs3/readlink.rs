@@ -3,10 +3,10 @@
 use odafs_common::wire::nfs3::{Failed, FileHandle, Payload, ReadLinkOk, ReadLinkResult, Status};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::namespace;
 
-pub(super) fn readlink(context: &Context<'_>, link: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn readlink(context: &Context<'_>, link: FileHandle<'_>, w: &mut Writer<'_>) -> Tried {
     context.may_block()?;
     let object = context.object(link);
     let target =

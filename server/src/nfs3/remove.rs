@@ -3,7 +3,7 @@
 use odafs_common::wire::nfs3::{DirectoryName, Failed, RemoveResult, WccData};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::around::Change;
 use crate::vfs::namespace;
 use crate::vfs::{ObjectId, Result};
@@ -12,7 +12,7 @@ pub(super) fn remove(
     context: &Context<'_>,
     arguments: DirectoryName<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     context.may_block()?;
     take(context, &arguments, |directory, name| {
         namespace::remove(context.export, &context.who, directory, name)

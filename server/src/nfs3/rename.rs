@@ -3,11 +3,15 @@
 use odafs_common::wire::nfs3::{Failed, RenameArgs, RenameData, RenameResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::around::Change;
 use crate::vfs::namespace;
 
-pub(super) fn rename(context: &Context<'_>, arguments: RenameArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn rename(
+    context: &Context<'_>,
+    arguments: RenameArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Tried {
     context.may_block()?;
     move_name(context, &arguments).encode(w);
     Ok(())

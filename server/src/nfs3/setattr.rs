@@ -3,14 +3,14 @@
 use odafs_common::wire::nfs3::{Failed, SetAttributesArgs, SetAttributesResult, WccData};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Context, Tried};
 use crate::vfs::attributes;
 
 pub(super) fn setattr(
     context: &Context<'_>,
     arguments: SetAttributesArgs<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     context.may_block()?;
     set(context, &arguments).encode(w);
     Ok(())

@@ -3,14 +3,14 @@
 use odafs_common::wire::nfs3::SymlinkArgs;
 use odafs_common::wire::xdr::Writer;
 
-use super::{Context, Step, made};
+use super::{Context, Tried, made};
 use crate::vfs::namespace;
 
 pub(super) fn symlink(
     context: &Context<'_>,
     arguments: SymlinkArgs<'_>,
     w: &mut Writer<'_>,
-) -> Step {
+) -> Tried {
     context.may_block()?;
     let target = context.payload(arguments.target).to_vec();
     let new = arguments.attributes.into();

@@ -5,10 +5,10 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 
-use super::{Context, DATA_BYTES_MAX, Step};
+use super::{Context, DATA_BYTES_MAX, Tried};
 use crate::vfs::write::write as write_pages;
 
-pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Writer<'_>) -> Tried {
     context.may_block()?;
     put(context, &arguments).encode(w);
     Ok(())

@@ -15,7 +15,7 @@ use super::compound::{Compound, Done};
 use super::offload::Job;
 use super::space::wrong_type;
 use super::state::{Copying, Io};
-use crate::vfs::copies::{self, FileOffset, Steps};
+use crate::vfs::copies::{self, FileOffset, LongCopy};
 use crate::vfs::file::File;
 
 /// The source or the target of a copy: a file, where in it the copy begins, and the stateid that allows to read or write it.
@@ -68,7 +68,7 @@ fn begin(
     }
     let (from, to) = (source.position(), target.position());
     let copier = &server.copier;
-    let steps = Steps::new(c.export, &c.who, from, to, arguments.count, copier.piece)?;
+    let steps = LongCopy::new(c.export, &c.who, from, to, arguments.count, copier.piece)?;
     if steps.left() <= copier.longer_than {
         return Ok(None);
     }

@@ -74,7 +74,7 @@ use callbacks::Callbacks;
 use object::Tree;
 use offload::Copier;
 use owners::Owners;
-pub use owners::{DOMAIN, Directory, Kind, OwnersConfig};
+pub use owners::{DOMAIN, Kind, NameService, OwnersConfig};
 use recalls::Messenger;
 pub use records::Records;
 use state::{State, StateLimits};

@@ -13,7 +13,7 @@ use super::compound::{Compound, Done};
 use super::convert;
 use super::recalls::{Messenger, party};
 use super::state::{NextPiece, Sender};
-use crate::vfs::copies::{self, Steps};
+use crate::vfs::copies::{self, LongCopy};
 use crate::vfs::promises;
 
 /// Makes the copies that go on after their reply.
@@ -52,7 +52,7 @@ pub(super) struct Job {
     /// The client that asked for it.
     pub sender: Sender,
     /// What is left of it.
-    pub steps: Steps,
+    pub steps: LongCopy,
     /// When the store first said DELAY since the last piece.
     pub delayed_since: Option<Nanos>,
 }

@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 /// Looks up the users and groups of this host. It may block.
-pub trait Directory: Send + Sync {
+pub trait NameService: Send + Sync {
     /// The number of a name; `None` if nobody has the name.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ pub struct OwnersConfig {
     /// The domain of names. Empty: [`DOMAIN`].
     pub domain: String,
     /// Looks up names. Without it owners are numbers.
-    pub directory: Option<Arc<dyn Directory>>,
+    pub directory: Option<Arc<dyn NameService>>,
 }
 
 /// Translates numbers into names and back, and caches both.
@@ -209,7 +209,7 @@ mod tests {
     #[derive(Default)]
     struct Few(AtomicUsize);
 
-    impl Directory for Few {
+    impl NameService for Few {
         fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             match (kind, name) {
@@ -236,7 +236,7 @@ mod tests {
         let config = OwnersConfig {
             names,
             domain: "example.org".to_owned(),
-            directory: Some(Arc::clone(&few) as Arc<dyn Directory>),
+            directory: Some(Arc::clone(&few) as Arc<dyn NameService>),
         };
         (Owners::new(config), few)
     }

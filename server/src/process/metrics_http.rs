@@ -20,7 +20,7 @@ const REQUEST_BYTES: usize = 8 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A page.
-pub struct Page {
+pub struct MetricsPage {
     /// The media type of the page.
     pub kind: &'static str,
     /// The whole text.
@@ -28,7 +28,7 @@ pub struct Page {
 }
 
 /// Makes the page at a path. `None` if there is none.
-pub type Render = dyn Fn(&[u8]) -> Option<Page> + Send + Sync;
+pub type Render = dyn Fn(&[u8]) -> Option<MetricsPage> + Send + Sync;
 
 /// The endpoint. Dropping it ends the service.
 #[derive(Debug)]
@@ -118,11 +118,11 @@ async fn answer(mut stream: TcpStream, render: &Render) -> io::Result<()> {
             return Ok(());
         }
     }
-    let plain = |body: &str| Page {
+    let plain = |body: &str| MetricsPage {
         kind: "text/plain; charset=utf-8",
         body: body.to_owned(),
     };
-    let (status, Page { kind, body }) = match target(&request).map(render) {
+    let (status, MetricsPage { kind, body }) = match target(&request).map(render) {
         Some(Some(page)) => ("200 OK", page),
         Some(None) => ("404 Not Found", plain("metrics are at /metrics\n")),
         None => ("405 Method Not Allowed", plain("only GET\n")),
@@ -159,7 +159,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let render = Arc::new(|path: &[u8]| {
-            (path == b"/metrics").then(|| Page {
+            (path == b"/metrics").then(|| MetricsPage {
                 kind: "text/plain",
                 body: "odafs_reads_total 7\n".to_owned(),
             })

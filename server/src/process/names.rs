@@ -5,12 +5,12 @@ use std::io;
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-use crate::nfs4::{Directory, Kind};
+use crate::nfs4::{Kind, NameService};
 
 /// The name services of this host.
 pub(super) struct NameServices;
 
-impl Directory for NameServices {
+impl NameService for NameServices {
     fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>> {
         Ok(match kind {
             Kind::User => User::from_name(name)?.map(|user| user.uid.as_raw()),

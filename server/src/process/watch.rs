@@ -9,7 +9,7 @@ use odafs_nic::calls::Transport;
 use odafs_nic::engine::{OpenConnections, RdmaCounters};
 
 use crate::process::assembly::Assembly;
-use crate::process::metrics_http::Page;
+use crate::process::metrics_http::MetricsPage;
 use crate::rpc::Service;
 use crate::rpc::pool::Pool;
 use crate::rpc::tcp::TcpServer;
@@ -48,13 +48,13 @@ impl Watch {
     }
 
     /// The page at this path. `None` if there is none.
-    pub fn page(&self, path: &[u8]) -> Option<Page> {
+    pub fn page(&self, path: &[u8]) -> Option<MetricsPage> {
         match path {
-            b"/metrics" => Some(Page {
+            b"/metrics" => Some(MetricsPage {
                 kind: TEXT,
                 body: self.metrics(),
             }),
-            b"/top.json" => Some(Page {
+            b"/top.json" => Some(MetricsPage {
                 kind: "application/json",
                 body: self.top(),
             }),

@@ -189,8 +189,9 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
-    /// Whether [`Store::write_from`] by this caller and [`Store::sync`] of the object wait for no device just now, so that
-    /// threads that must not wait may call them for a few pages: everything is in memory, and nothing has to be opened.
+    /// Whether [`Store::getattr`] and [`Store::sync`] of the object and [`Store::write_from`] by this caller wait for nothing
+    /// just now, so that threads that must not wait may call them for a few pages: everything is in memory, nothing has to
+    /// be opened, and no sync fails.
     fn is_write_at_hand(&self, credential: &Credential, object: ObjectId) -> bool {
         let _ = (credential, object);
         false

@@ -54,7 +54,7 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct Frame {
     owner: Mutex<Option<FrameOwner>>,
-    grant: Grant,
+    grant: HandedOut,
     /// The page came in, and nobody has asked for it since.
     fresh: AtomicBool,
     /// Whether the last page handed out was paged out, rather than changed.
@@ -70,14 +70,14 @@ struct FrameOwner {
 
 /// What was handed out of a frame. The page's lock guards it.
 #[derive(Default)]
-struct Grant {
+struct HandedOut {
     key: AtomicU64,
     epoch: AtomicU64,
     /// `length << 32 | class`, or 0 if nothing was handed out.
     extent: AtomicU64,
 }
 
-impl Grant {
+impl HandedOut {
     fn load(&self) -> Option<(AccessKey, Epoch, u32, ReaderClass)> {
         let extent = self.extent.load(Ordering::Relaxed);
         (extent != 0).then(|| {

@@ -292,16 +292,21 @@ pub(crate) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// To be called right before the write of the store.
-    pub(crate) fn begin(export: &'a Exports, file: &'a Arc<File>) -> Self {
-        let one = file.recording.lock();
+    /// To be called right before the write of the store. `None`: the thread must not wait, and somebody else is looking or
+    /// writing, or the file is not as recorded.
+    pub(crate) fn begin(export: &'a Exports, file: &'a Arc<File>, effort: Effort) -> Option<Self> {
+        let one = match effort {
+            Effort::MayBlock => file.recording.lock(),
+            Effort::ResidentOnly => file.recording.try_lock()?,
+        };
         let seen = export.store().getattr(file.object());
-        Self {
+        let known = seen.is_ok_and(|seen| is_same(&seen, &file.attributes()));
+        (known || effort == Effort::MayBlock).then_some(Self {
             export,
             file,
             _one: one,
-            known: seen.is_ok_and(|seen| is_same(&seen, &file.attributes())),
-        }
+            known,
+        })
     }
 
     /// Right after it: records the attributes. `size` is what it must be now. Gives them, and whether someone else
@@ -403,9 +408,16 @@ pub(crate) fn seen(export: &Exports, object: ObjectId, attributes: &Attributes) 
 
 /// Waits for reports of outside changes and handles them. Only one thread may call it at a time.
 pub fn observe(export: &Exports, timeout: Duration) {
+    if handle(export, export.store().wait_events(timeout)) {
+        clock::sleep(OWN_PAUSE);
+    }
+}
+
+/// Handles reports. Returns whether they were of the server's own writes, and of nothing else in a live file.
+fn handle(export: &Exports, events: Vec<OutsideEvent>) -> bool {
     // In an order of its own, so that a run of the simulator can be repeated; and whether it was written.
     let mut changed = BTreeMap::new();
-    for event in export.store().wait_events(timeout) {
+    for event in events {
         match event {
             OutsideEvent::Written(object) => {
                 changed.insert(object, true);
@@ -427,21 +439,22 @@ pub fn observe(export: &Exports, timeout: Duration) {
         }
     }
     // Each write of the server is reported, too. One look for each file is enough.
-    let mut are_own = !changed.is_empty();
+    let (mut own, mut others) = (false, false);
     for (object, is_written) in changed {
-        if let Some(file) = export.live(object) {
-            are_own &= match is_written {
-                true => written(export, &file) == Ok(true),
-                false => {
-                    let _ = check(export, &file);
-                    false
-                }
-            };
-        }
+        let Some(file) = export.live(object) else {
+            continue;
+        };
+        let is_own = match is_written {
+            true => written(export, &file) == Ok(true),
+            false => {
+                let _ = check(export, &file);
+                false
+            }
+        };
+        own |= is_own;
+        others |= !is_own;
     }
-    if are_own {
-        clock::sleep(OWN_PAUSE);
-    }
+    own && !others
 }
 
 /// How long reports wait after some that were of the server's own writes alone. There are likely more to come, and to look at

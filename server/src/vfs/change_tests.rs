@@ -16,6 +16,26 @@ use crate::vfs::write::{Stable, commit, write};
 
 const P: usize = PAGE as usize;
 
+/// Only where reports are of the server's own writes alone do further reports wait for a moment.
+#[test]
+fn reports_are_told_apart_by_who_has_written() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    let elsewhere = world.made("b");
+    let reported = |events: &[OutsideEvent]| handle(&world.export, events.to_vec());
+    let written = OutsideEvent::Written(file.object());
+    assert!(!reported(&[]));
+    assert!(!reported(&[OutsideEvent::Written(elsewhere)]), "not live");
+    world.write(&file, 0, b"own");
+    assert!(reported(&[written]));
+    world.write(&file, 0, b"own");
+    assert!(reported(&[written, OutsideEvent::Written(elsewhere)]));
+    world.write(&file, 0, b"own");
+    assert!(!reported(
+        &[written, OutsideEvent::Changed(file.object())][1..]
+    ));
+}
+
 #[test]
 fn outside_changes_are_seen() {
     let changes = [

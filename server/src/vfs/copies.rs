@@ -5,7 +5,7 @@
 //! and nobody sees bytes in the target that others cannot see in the source yet. Between two pieces others may write to the
 //! source, and what they write may be copied (RFC 7862, section 15.2.3).
 //!
-//! One call makes a copy, or the beginning of it ([`copy`]). [`Steps`] makes a copy step by step.
+//! One call makes a copy, or the beginning of it ([`copy`]). [`LongCopy`] makes a copy step by step.
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
@@ -110,7 +110,7 @@ fn copy_within(
 }
 
 /// A copy that is made step by step.
-pub struct Steps {
+pub struct LongCopy {
     who: Credential,
     from: (Arc<File>, u64),
     to: (Arc<File>, u64),
@@ -118,7 +118,7 @@ pub struct Steps {
     piece: u64,
 }
 
-impl Steps {
+impl LongCopy {
     /// A copy of `count` bytes, or of all behind the first if that is 0, in steps of at most `piece` bytes. INVAL where the
     /// source does not have them; also what would be the refusal of the first step. May block.
     pub fn new(

@@ -14,7 +14,7 @@
 //!
 //! None of them is held while the store syncs, or by who waits for that (`File::syncs`).
 //!
-//! Polling threads ([`Effort::ResidentOnly`]) try the first two and never take the third.
+//! Polling threads ([`Effort::ResidentOnly`]) only try the first three, and the turn to sync.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

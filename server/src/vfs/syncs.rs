@@ -34,6 +34,15 @@ impl Syncs {
         self.failures.load(Ordering::SeqCst)
     }
 
+    /// The right to sync the file, if nobody else syncs it. Bytes that are written while the caller has it are covered by
+    /// [`SyncTurn::sync`].
+    pub(crate) fn try_turn(&self) -> Option<SyncTurn<'_>> {
+        let mut state = self.state.lock();
+        let is_free = !std::mem::replace(&mut state.under_way, true);
+        drop(state);
+        is_free.then_some(SyncTurn(self))
+    }
+
     /// Waits for a sync that begins from now on. It calls `sync` (which learns whether the times matter) unless another
     /// caller syncs.
     pub(crate) fn share(&self, with_times: bool, sync: impl FnOnce(bool) -> Synced) -> Synced {
@@ -49,24 +58,32 @@ impl Syncs {
             }
         }
         state.under_way = true;
-        let begun = std::mem::take(&mut state.next);
-        let with_times = std::mem::take(&mut state.next_with_times);
         drop(state);
-        let turn = Turn(self);
+        SyncTurn(self).sync(with_times, sync)
+    }
+}
+
+/// The right to sync a file, which one caller has at a time. If it is dropped without a sync, or the sync panics, one of
+/// those that wait begins another.
+pub(crate) struct SyncTurn<'a>(&'a Syncs);
+
+impl SyncTurn<'_> {
+    /// Syncs all that was written before, for all who wait by now. `sync` learns whether the times matter to any of them.
+    pub(crate) fn sync(self, with_times: bool, sync: impl FnOnce(bool) -> Synced) -> Synced {
+        let mut state = self.0.state.lock();
+        let begun = std::mem::take(&mut state.next);
+        let with_times = std::mem::take(&mut state.next_with_times) || with_times;
+        drop(state);
         let synced = sync(with_times);
         if synced.is_err() {
-            self.failures.fetch_add(1, Ordering::SeqCst);
+            self.0.failures.fetch_add(1, Ordering::SeqCst);
         }
         let _ = begun.set(synced);
-        drop(turn);
         synced
     }
 }
 
-/// A sync that is under way. If it panics, one of those that wait for it begins another.
-struct Turn<'a>(&'a Syncs);
-
-impl Drop for Turn<'_> {
+impl Drop for SyncTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.under_way = false;

@@ -25,7 +25,7 @@ use crate::vfs::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::vfs::metrics::Reason;
 use crate::vfs::promises::may_write;
 use crate::vfs::read::Effort;
-use crate::vfs::syncs::Synced;
+use crate::vfs::syncs::{SyncTurn, Synced};
 
 mod at_hand;
 mod pages;
@@ -105,7 +105,7 @@ pub fn write<'d>(
         .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
     let asked = (export.promises()).ask_to_write(export, who, file.object());
     let _changing = asked.map_err(|error| Refused::unchanged(export, file, error))?;
-    let settling = Settling::begin(export, file, stable);
+    let mut settling = Settling::begin(export, file, stable);
     if data.is_empty() {
         // The store checks the right to write, and does nothing else.
         let judged = || export.store().write_from(who, file.object(), offset, data);
@@ -133,6 +133,8 @@ struct Settling<'a> {
     /// From before the write. If a sync fails in between, the client will notice that it has changed.
     verifier: [u8; 8],
     failures: u64,
+    /// The right to sync, of a thread that must not wait for it.
+    turn: Option<SyncTurn<'a>>,
 }
 
 impl<'a> Settling<'a> {
@@ -144,18 +146,33 @@ impl<'a> Settling<'a> {
             stable,
             verifier: export.verifier(),
             failures: file.syncs().failures(),
+            turn: None,
         }
     }
 
-    fn settle(&self) -> Synced {
-        match self.stable {
-            Stable::Unstable if !self.export.wants_sync(self.file.object()) => Ok(self.verifier),
-            _ => sync(self.export, self.file, self.stable != Stable::FileSync),
+    /// As [`Settling::begin`], if nobody else syncs the file. Nobody else does before this is over.
+    fn begin_at_hand(export: &'a Exports, file: &'a Arc<File>, stable: Stable) -> Option<Self> {
+        let turn = Some(file.syncs().try_turn()?);
+        let settling = Self::begin(export, file, stable);
+        Some(Self { turn, ..settling })
+    }
+
+    fn settle(&mut self) -> Synced {
+        let data_only = self.stable != Stable::FileSync;
+        match (self.stable, self.turn.take()) {
+            (Stable::Unstable, _) if !self.export.wants_sync(self.file.object()) => {
+                Ok(self.verifier)
+            }
+            (_, None) => sync(self.export, self.file, data_only),
+            (_, Some(turn)) => {
+                let run = |with_times: bool| sync_alone(self.export, self.file, !with_times);
+                turn.sync(!data_only, run)
+            }
         }
     }
 
     /// So many bytes have been written.
-    fn end(self, (count, around): (u32, Around)) -> Result<Written, Refused> {
+    fn end(mut self, (count, around): (u32, Around)) -> Result<Written, Refused> {
         self.settle().map_err(|error| Refused { error, around })?;
         // Someone else's sync of the file has failed meanwhile, and may have been told of the loss of these bytes. To
         // ask for them again would be wrong: they may be there, and others may have written over them since.
@@ -186,24 +203,29 @@ pub fn commit(export: &Exports, file: &Arc<File>) -> Result<([u8; 8], Around), R
     Ok((verifier, around))
 }
 
-/// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
-/// was not yet stable counts as lost, and the verifier says so before anyone is answered, as do the file's pages. Gives the
-/// verifier as of then. Nobody who calls this holds the file's gate.
+/// Syncs a file, by itself or by another caller's sync. Gives the verifier as of then. Nobody who calls this holds the
+/// file's gate.
 pub(super) fn sync(export: &Exports, file: &Arc<File>, data_only: bool) -> Synced {
-    file.syncs().share(!data_only, |with_times| {
-        match export.store().sync(file.object(), !with_times) {
-            Ok(()) => {
-                export.metrics().syncs.increment();
-                Ok(export.verifier())
-            }
-            Err(error) => {
-                export.change_verifier();
-                export.metrics().failed_syncs.increment();
-                change::start_over(export, file);
-                Err(error)
-            }
+    let run = |with_times: bool| sync_alone(export, file, !with_times);
+    file.syncs().share(!data_only, run)
+}
+
+/// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
+/// was not yet stable counts as lost, and the verifier says so before anyone is answered, as do the file's pages. The
+/// caller has the turn to sync.
+fn sync_alone(export: &Exports, file: &Arc<File>, data_only: bool) -> Synced {
+    match export.store().sync(file.object(), data_only) {
+        Ok(()) => {
+            export.metrics().syncs.increment();
+            Ok(export.verifier())
         }
-    })
+        Err(error) => {
+            export.change_verifier();
+            export.metrics().failed_syncs.increment();
+            change::start_over(export, file);
+            Err(error)
+        }
+    }
 }
 
 /// Takes the attributes around a call that changes none. If they differ, someone else has changed the file.
@@ -235,7 +257,7 @@ struct Put<'a> {
     file: &'a Arc<File>,
     offset: u64,
     data: &'a Gather<'a>,
-    /// Whether it may wait for the pages.
+    /// Whether it may wait for others who are at the file.
     effort: Effort,
 }
 
@@ -248,19 +270,21 @@ impl Put<'_> {
     /// Writes all data, which ends at `end`.
     fn run(&self, end: u64) -> Result<(u32, Around), Refused> {
         let done = self.within_size(end).or_else(|| self.extending());
-        self.conclude(done.expect("it waits for the pages"))
+        self.conclude(done.expect("it waits"))
     }
 
     /// The result, once the file is open to others again.
     fn conclude(&self, done: Done) -> Result<(u32, Around), Refused> {
         let mut around = done.around;
         if done.foreign {
-            // A failure here is about an outside change, not about this write.
-            let _ = change::take_note(self.export, self.file);
-            around = Around {
-                before: None,
-                after: attributes(self.export, self.file.object()).ok(),
-            };
+            around = Around::default();
+            // To take note is to close the gate. A thread that must not wait leaves that to the next look at the attributes,
+            // which differ from the record as long as nobody has taken note.
+            if self.effort == Effort::MayBlock {
+                // A failure here is about an outside change, not about this write.
+                let _ = change::take_note(self.export, self.file);
+                around.after = attributes(self.export, self.file.object()).ok();
+            }
         }
         match done.written {
             Ok(count) => Ok((count as u32, around)),
@@ -282,7 +306,7 @@ impl Put<'_> {
         self.put(&gate, size)
     }
 
-    /// `None`: it may not wait for a page, and has done nothing.
+    /// `None`: it must not wait for others, and has done nothing.
     fn put(&self, gate: &Standing, size: u64) -> Option<Done> {
         if gate.gone {
             return Some(Done {
@@ -297,6 +321,15 @@ impl Put<'_> {
             .span(self.offset, self.data.len() as u64)
             .expect("there is data");
         let leaves = self.leaves(&pages);
+        let done = self.put_in(&leaves, pages, size);
+        for leaf in &leaves {
+            self.file.prune(leaf);
+        }
+        done
+    }
+
+    /// Puts the data into the pages of these leaves.
+    fn put_in(&self, leaves: &[Arc<Leaf>], pages: RangeInclusive<u64>, size: u64) -> Option<Done> {
         // The page that holds the old end is about to be longer than its references say. If the write touches it, it is
         // dealt with among the others. The gate is closed then, so nobody else holds its lock for long.
         let extends = self.offset + self.data.len() as u64 > size;
@@ -309,13 +342,9 @@ impl Put<'_> {
             .as_ref()
             .map(|(page, leaf)| leaf.lock(Leaf::slot(*page)));
         let locks: Option<Vec<PageLock<'_>>> = pages
-            .map(|page| leaf_of(&leaves, page).lock_with(Leaf::slot(page), self.effort))
+            .map(|page| leaf_of(leaves, page).lock_with(Leaf::slot(page), self.effort))
             .collect();
-        let Some(mut locks) = locks else {
-            drop(old_lock);
-            leaves.iter().for_each(|leaf| self.file.prune(leaf));
-            return None;
-        };
+        let mut locks = locks?;
 
         // Of what may change meanwhile one copy counts, and the store is to get that one.
         let full_size = size.max(self.offset + self.data.len() as u64);
@@ -329,7 +358,7 @@ impl Put<'_> {
         let copied = ahead.as_ref().map(|new| self.copied(&locks, new));
         let data = copied.as_ref().unwrap_or(self.data);
 
-        let recording = Recording::begin(self.export, self.file);
+        let recording = Recording::begin(self.export, self.file, self.effort)?;
         // No other write comes between these attributes and those behind ours.
         let before = Before::from(&self.file.attributes());
         self.file.reports().expect_own();
@@ -360,10 +389,6 @@ impl Put<'_> {
                 self.file.counter().bump();
             }
             Err(_) => {}
-        }
-        drop((old_lock, locks));
-        for leaf in &leaves {
-            self.file.prune(leaf);
         }
         let around = Around {
             before: Some(before),

@@ -1,6 +1,8 @@
 //! Results of READDIR and READDIRPLUS (RFC 1813, sections 3.3.16 and 3.3.17).
 
 use super::types::{Attributes, Failed, FileHandle, MAX_NAME, Status};
+use crate::wire::entries::Entries;
+pub use crate::wire::entries::{EntryBudget, TooSmall};
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// The most entries that a decoder takes in one result.
@@ -55,18 +57,23 @@ record! {
 
 /// A part of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadDirOk<'a> {
+pub struct DirectoryPart<E> {
     /// Attributes of the directory.
     pub attributes: Option<Attributes>,
     /// Goes with the cookies.
     pub verifier: [u8; 8],
     /// The entries.
-    pub entries: Vec<Entry<'a>>,
+    pub entries: Vec<E>,
     /// There are no more behind them.
     pub eof: bool,
 }
 
-impl Encode for ReadDirOk<'_> {
+/// A part of a directory, of READDIR.
+pub type ReadDirOk<'a> = DirectoryPart<Entry<'a>>;
+/// A part of a directory, with attributes and handles, of READDIRPLUS.
+pub type ReadDirPlusOk<'a> = DirectoryPart<EntryPlus<'a>>;
+
+impl<E: Encode> Encode for DirectoryPart<E> {
     fn encode(&self, w: &mut Writer<'_>) {
         self.attributes.encode(w);
         self.verifier.encode(w);
@@ -75,7 +82,7 @@ impl Encode for ReadDirOk<'_> {
     }
 }
 
-impl<'a> Decode<'a> for ReadDirOk<'a> {
+impl<'a, E: Decode<'a>> Decode<'a> for DirectoryPart<E> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
         Ok(Self {
             attributes: Decode::decode(r)?,
@@ -85,69 +92,11 @@ impl<'a> Decode<'a> for ReadDirOk<'a> {
         })
     }
 }
-
-/// A part of a directory, with attributes and handles.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadDirPlusOk<'a> {
-    /// Attributes of the directory.
-    pub attributes: Option<Attributes>,
-    /// Goes with the cookies.
-    pub verifier: [u8; 8],
-    /// The entries.
-    pub entries: Vec<EntryPlus<'a>>,
-    /// There are no more behind them.
-    pub eof: bool,
-}
-
-impl Encode for ReadDirPlusOk<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        self.attributes.encode(w);
-        self.verifier.encode(w);
-        w.chain(&self.entries);
-        w.bool(self.eof);
-    }
-}
-
-impl<'a> Decode<'a> for ReadDirPlusOk<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(Self {
-            attributes: Decode::decode(r)?,
-            verifier: Decode::decode(r)?,
-            entries: r.chain("directory entries", MAX_ENTRIES)?,
-            eof: r.bool()?,
-        })
-    }
-}
-
-/// How much a directory result may hold, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryBudget {
-    /// The whole `resok`: READDIR's `count`, READDIRPLUS's `maxcount`.
-    pub total: u32,
-    /// File numbers, names and cookies alone: READDIRPLUS's `dircount`; `u32::MAX` for READDIR.
-    pub directory: u32,
-}
-
-/// Not even one entry fits the budget: the result is [`Status::TooSmall`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no entry fits the size that the client asked for")]
-pub struct TooSmall;
 
 /// Writes a successful READDIR or READDIRPLUS result entry by entry while they fit.
-#[derive(Debug)]
-pub struct EntryWriter<'w, 'v> {
-    w: &'w mut Writer<'v>,
-    start: usize,
-    budget: EntryBudget,
-    directory: usize,
-    entries: u32,
-    refused: bool,
-}
+pub type EntryWriter<'w, 'v> = Entries<'w, 'v, Attributes>;
 
 impl<'w, 'v> EntryWriter<'w, 'v> {
-    /// FALSE behind the last entry, and EOF.
-    const TAIL: usize = 4 + 4;
-
     /// Writes the status and what stands before the entries.
     pub fn begin(
         w: &'w mut Writer<'v>,
@@ -155,84 +104,26 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         attributes: Option<&Attributes>,
         verifier: [u8; 8],
     ) -> Self {
-        let start = w.position();
-        Status::Ok.encode(w);
-        attributes.encode(w);
-        verifier.encode(w);
-        Self {
-            w,
-            start,
-            budget,
-            directory: 0,
-            entries: 0,
-            refused: false,
-        }
+        Self::begin_with(w, budget, |w| {
+            Status::Ok.encode(w);
+            attributes.encode(w);
+            verifier.encode(w);
+        })
     }
 
     /// Adds an entry to a READDIR result. Returns `false` if it does not fit, and no further entry will.
     #[must_use]
     pub fn push(&mut self, entry: &Entry<'_>) -> bool {
-        self.push_with(entry, |_| ())
+        self.push_with(|w| entry.encode(w), |_| ())
     }
 
     /// Adds an entry to a READDIRPLUS result. Returns `false` if it does not fit, and no further entry will.
     #[must_use]
     pub fn push_plus(&mut self, plus: &EntryPlus<'_>) -> bool {
-        self.push_with(&plus.entry, |w| {
+        let rest = |w: &mut Writer<'_>| {
             plus.attributes.encode(w);
             plus.file.encode(w);
-        })
-    }
-
-    fn push_with(&mut self, entry: &Entry<'_>, rest: impl FnOnce(&mut Writer<'_>)) -> bool {
-        if self.refused {
-            return false;
-        }
-        let before = self.w.position();
-        self.w.bool(true);
-        let item = self.w.position();
-        entry.encode(self.w);
-        let directory = self.directory + (self.w.position() - item);
-        rest(self.w);
-        // A first entry is given to clients that ask for less than one: they would never get further.
-        let crowded = self.entries > 0 && directory > self.budget.directory as usize;
-        if crowded || !self.fits() {
-            self.w.truncate(before);
-            self.refused = true;
-            return false;
-        }
-        self.directory = directory;
-        self.entries += 1;
-        true
-    }
-
-    fn fits(&self) -> bool {
-        // The budget counts `resok`, so not the status.
-        self.w.position() - self.start - 4 + Self::TAIL <= self.budget.total as usize
-    }
-
-    /// How many entries have been added.
-    pub fn entries(&self) -> u32 {
-        self.entries
-    }
-
-    /// Ends the list; `eof` where the directory has no more entries.
-    ///
-    /// # Errors
-    /// [`TooSmall`] where there was an entry and it did not fit, or not even an empty list fits:
-    /// everything is taken back, another result is written instead.
-    pub fn finish(self, eof: bool) -> Result<u32, TooSmall> {
-        if self.entries == 0 && (self.refused || !self.fits()) {
-            self.w.truncate(self.start);
-            return Err(TooSmall);
-        }
-        self.w.bool(false);
-        self.w.bool(eof);
-        Ok(self.entries)
-    }
-
-    /// Takes everything back: another result is written instead.
-    pub fn cancel(self) {
-        self.w.truncate(self.start);
+        };
+        self.push_with(|w| plus.entry.encode(w), rest)
     }
 }

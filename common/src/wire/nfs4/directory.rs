@@ -2,7 +2,7 @@
 
 use super::types::{Name, RawAttributes, Verifier};
 use super::{Attributes, Bitmap, Status};
-use crate::wire::nfs3::{EntryBudget, TooSmall};
+use crate::wire::entries::{Entries, EntryBudget};
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// The most entries that a decoder takes in one result.
@@ -84,33 +84,15 @@ impl<'a> Decode<'a> for ReadDirOk<'a> {
 pub type ReadDirResult<'a> = Result<ReadDirOk<'a>, Status>;
 
 /// Writes a successful READDIR result entry by entry while they fit.
-#[derive(Debug)]
-pub struct EntryWriter<'w, 'v> {
-    w: &'w mut Writer<'v>,
-    start: usize,
-    budget: EntryBudget,
-    directory: usize,
-    entries: u32,
-    refused: bool,
-}
+pub type EntryWriter<'w, 'v> = Entries<'w, 'v, RawAttributes<'static>>;
 
 impl<'w, 'v> EntryWriter<'w, 'v> {
-    /// The end of the list, and EOF.
-    const TAIL: usize = 4 + 4;
-
     /// Writes the status and the verifier.
     pub fn begin(w: &'w mut Writer<'v>, budget: EntryBudget, verifier: Verifier) -> Self {
-        let start = w.position();
-        Status::Ok.encode(w);
-        verifier.encode(w);
-        Self {
-            w,
-            start,
-            budget,
-            directory: 0,
-            entries: 0,
-            refused: false,
-        }
+        Self::begin_with(w, budget, |w| {
+            Status::Ok.encode(w);
+            verifier.encode(w);
+        })
     }
 
     /// Adds an entry with those of its attributes that are asked for. `false`: it does not fit, and this adds no more entries.
@@ -122,65 +104,27 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         attributes: &Attributes<'_>,
         asked: &Bitmap,
     ) -> bool {
-        self.push_with(cookie, name, |w| attributes.encode_asked(asked, w))
+        let encode = |w: &mut Writer<'_>| attributes.encode_asked(asked, w);
+        self.push_named(cookie, name, encode)
     }
 
     /// As [`push`](Self::push), with encoded attributes.
     #[must_use]
     pub fn push_raw(&mut self, entry: &Entry<'_>) -> bool {
-        self.push_with(entry.cookie, entry.name.0, |w| entry.attributes.encode(w))
+        let encode = |w: &mut Writer<'_>| entry.attributes.encode(w);
+        self.push_named(entry.cookie, entry.name.0, encode)
     }
 
-    fn push_with(
+    fn push_named(
         &mut self,
         cookie: u64,
         name: &[u8],
         attributes: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
-        if self.refused {
-            return false;
-        }
-        let before = self.w.position();
-        self.w.bool(true);
-        let item = self.w.position();
-        self.w.u64(cookie);
-        self.w.opaque(name);
-        let directory = self.directory + (self.w.position() - item);
-        attributes(self.w);
-        // The hint does not keep the first entry out: a client with too small a hint would never get on.
-        let crowded = self.entries > 0 && directory > self.budget.directory as usize;
-        if crowded || !self.fits() {
-            self.w.truncate(before);
-            self.refused = true;
-            return false;
-        }
-        self.directory = directory;
-        self.entries += 1;
-        true
-    }
-
-    fn fits(&self) -> bool {
-        // The budget counts `READDIR4resok`, so not the status.
-        self.w.position() - self.start - 4 + Self::TAIL <= self.budget.total as usize
-    }
-
-    /// How many entries have been added.
-    pub fn entries(&self) -> u32 {
-        self.entries
-    }
-
-    /// Ends the list. `eof`: whether the directory has no more entries.
-    ///
-    /// # Errors
-    /// [`TooSmall`] ([`Status::TooSmall`]) if the first entry did not fit, or not even an empty list fits. Everything is taken
-    /// back, so that another result can be written.
-    pub fn finish(self, eof: bool) -> Result<u32, TooSmall> {
-        if self.entries == 0 && (self.refused || !self.fits()) {
-            self.w.truncate(self.start);
-            return Err(TooSmall);
-        }
-        self.w.bool(false);
-        self.w.bool(eof);
-        Ok(self.entries)
+        let named = |w: &mut Writer<'_>| {
+            w.u64(cookie);
+            w.opaque(name);
+        };
+        self.push_with(named, attributes)
     }
 }

@@ -13,7 +13,7 @@ const KEPT: usize = 256 << 10;
 /// Number of sent bytes after which the rest is moved to the front.
 const COMPACT: usize = 64 << 10;
 
-enum Chunk {
+enum Unsent {
     /// This many bytes of the buffer.
     Bytes(usize),
     /// Bytes in an arena, which do not change until they have been sent.
@@ -32,7 +32,7 @@ pub struct Out {
     buffer: Vec<u8>,
     /// Number of bytes of the buffer that have been sent.
     head: usize,
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<Unsent>,
     /// Number of bytes of the first chunk that have been sent.
     sent: usize,
     queued: usize,
@@ -160,7 +160,7 @@ impl Out {
         ends: Option<u64>,
         ulpdu: usize,
     ) {
-        self.chunks.push_back(Chunk::Memory {
+        self.chunks.push_back(Unsent::Memory {
             memory: Arc::clone(memory),
             at,
             length,
@@ -196,8 +196,8 @@ impl Out {
         let bytes = self.buffer.len() - start;
         self.queued += bytes;
         match self.chunks.back_mut() {
-            Some(Chunk::Bytes(length)) => *length += bytes,
-            _ => self.chunks.push_back(Chunk::Bytes(bytes)),
+            Some(Unsent::Bytes(length)) => *length += bytes,
+            _ => self.chunks.push_back(Unsent::Bytes(bytes)),
         }
     }
 
@@ -208,12 +208,12 @@ impl Out {
         self.chunks.iter().map(move |chunk| {
             let skipped = std::mem::take(&mut skip);
             match chunk {
-                Chunk::Bytes(length) => {
+                Unsent::Bytes(length) => {
                     let from = at;
                     at += length - skipped;
                     Stretch::Bytes(&self.buffer[from..at])
                 }
-                Chunk::Memory {
+                Unsent::Memory {
                     memory, at, length, ..
                 } => Stretch::Memory {
                     memory,
@@ -234,11 +234,11 @@ impl Out {
                 break;
             };
             let (length, ends) = match chunk {
-                Chunk::Bytes(length) => (*length, None),
-                Chunk::Memory { length, ends, .. } => (*length, *ends),
+                Unsent::Bytes(length) => (*length, None),
+                Unsent::Memory { length, ends, .. } => (*length, *ends),
             };
             let taken = left.min(length - self.sent);
-            if matches!(chunk, Chunk::Bytes(_)) {
+            if matches!(chunk, Unsent::Bytes(_)) {
                 self.head += taken;
             }
             left -= taken;
@@ -264,7 +264,7 @@ impl Out {
     /// Drops everything. `ended` hears which posts never ended.
     pub fn clear(&mut self, mut ended: impl FnMut(u64)) {
         for chunk in self.chunks.drain(..) {
-            if let Chunk::Memory { ends: Some(id), .. } = chunk {
+            if let Unsent::Memory { ends: Some(id), .. } = chunk {
                 ended(id);
             }
         }

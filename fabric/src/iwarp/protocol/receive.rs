@@ -50,7 +50,7 @@ enum Placing {
     Terminate,
 }
 
-enum Life {
+enum StreamLife {
     Open,
     Over(Option<Fatal>),
 }
@@ -61,7 +61,7 @@ fn is_message(completion: &Completion) -> bool {
 
 /// The receiving half of an endpoint.
 pub struct Inbound {
-    life: Life,
+    life: StreamLife,
     /// Whether nothing may be sent before the peer's first frame.
     mute: bool,
     inbound_reads: u32,
@@ -95,7 +95,7 @@ pub struct Inbound {
 impl Inbound {
     pub fn new(inbound_reads: u32, mute: bool) -> Self {
         Self {
-            life: Life::Open,
+            life: StreamLife::Open,
             mute,
             inbound_reads,
             receives: 0,
@@ -119,7 +119,7 @@ impl Inbound {
     }
 
     pub fn is_over(&self) -> bool {
-        matches!(self.life, Life::Over(_))
+        matches!(self.life, StreamLife::Over(_))
     }
 
     pub fn is_mute(&self) -> bool {
@@ -133,8 +133,8 @@ impl Inbound {
 
     pub fn fatal(&self) -> Option<Fatal> {
         match self.life {
-            Life::Over(fatal) => fatal,
-            Life::Open => None,
+            StreamLife::Over(fatal) => fatal,
+            StreamLife::Open => None,
         }
     }
 
@@ -176,7 +176,7 @@ impl Inbound {
         if self.is_over() {
             return;
         }
-        self.life = Life::Over(fatal);
+        self.life = StreamLife::Over(fatal);
         self.mute &= fatal.is_none();
         self.serving.clear();
         flush(&mut self.reads, &mut self.completions, Fault::Flushed);

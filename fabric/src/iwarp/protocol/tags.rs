@@ -64,7 +64,7 @@ impl Refusal {
 }
 
 #[derive(Default)]
-struct Slot {
+struct TagSlot {
     /// The low 8 bits of the tag, which differ at each use of the slot.
     key: u8,
     memory: Option<TaggedMemory>,
@@ -77,7 +77,7 @@ struct Slot {
 /// The tags. 24 bits find a slot, and 8 bits distinguish its uses.
 #[derive(Default)]
 pub struct Tags {
-    slots: Vec<Slot>,
+    slots: Vec<TagSlot>,
     /// First in, first out, so that a tag is reused as late as possible.
     free: VecDeque<u32>,
     /// Number of due bytes of all slots.
@@ -96,7 +96,7 @@ impl Tags {
         let index = match self.free.front() {
             Some(index) => *index as usize,
             None if self.slots.len() < TAGS_MAX => {
-                self.slots.push(Slot::default());
+                self.slots.push(TagSlot::default());
                 self.slots.len() - 1
             }
             None => {

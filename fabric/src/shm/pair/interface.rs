@@ -2,7 +2,7 @@
 
 use super::regions::exposed;
 use super::{
-    DATA, Pair, REGISTER, REGISTER_BURST, Role, SHORT, SLEEP_MAX, TAGS_MAX, TaggedMemory,
+    DATA, EndRole, Pair, REGISTER, REGISTER_BURST, SHORT, SLEEP_MAX, TAGS_MAX, TaggedMemory,
     WRITE_PREPARED,
 };
 use crate::clock::Nanos;
@@ -276,8 +276,14 @@ impl QueuePair for Pair {
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
         if self.arm_ring(Sleeper::Word) {
-            self.into
-                .sleep(timeout.map_or(SLEEP_MAX, |timeout| timeout.min(SLEEP_MAX)));
+            if self.into.is_ended() {
+                // The peer found nobody asleep whom it could wake.
+                self.look_at_socket();
+            }
+            if !self.closed {
+                self.into
+                    .sleep(timeout.map_or(SLEEP_MAX, |timeout| timeout.min(SLEEP_MAX)));
+            }
             // No message has come, so it is the peer's end, a packet, or nothing.
             if !self.into.is_ready() {
                 self.look_at_socket();
@@ -293,8 +299,8 @@ impl QueuePair for Pair {
     fn register(&mut self, length: usize, _access: Access) -> io::Result<Arc<Region>> {
         self.open()?;
         match self.role {
-            Role::Server { .. } => self.make_region(length as u64, 0),
-            Role::Client { .. } => self.ask_for_region(length as u64),
+            EndRole::Server { .. } => self.make_region(length as u64, 0),
+            EndRole::Client { .. } => self.ask_for_region(length as u64),
         }
     }
 
@@ -309,7 +315,7 @@ impl QueuePair for Pair {
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {
         self.open()?;
         let tag = self.memories.len() as u32 + 1;
-        if tag >= TAGS_MAX || matches!(self.role, Role::Client { .. }) {
+        if tag >= TAGS_MAX || matches!(self.role, EndRole::Client { .. }) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "only a server exposes, and not that often",
@@ -333,7 +339,7 @@ impl QueuePair for Pair {
 
     fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>> {
         self.look_at_socket();
-        let Role::Client { views, .. } = &self.role else {
+        let EndRole::Client { views, .. } = &self.role else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         match views.iter().find(|(tags, ..)| tags == exposed) {

@@ -1,6 +1,6 @@
 //! Memory that both ends use. The server creates all of it, and passes it over the socket.
 
-use super::{Pair, REGISTER, Role, TaggedMemory};
+use super::{EndRole, Pair, REGISTER, TaggedMemory};
 use crate::clock;
 use crate::fabric::{Exposed, QueuePair, Remote, SteeringTag};
 use crate::memory::mapping::{Mapping, Protection};
@@ -25,7 +25,7 @@ impl Pair {
                 "the peer sent what it should not",
             )
         };
-        let Role::Client { views, .. } = &mut self.role else {
+        let EndRole::Client { views, .. } = &mut self.role else {
             return Err(invalid());
         };
         match (packet, descriptors.as_slice()) {
@@ -79,7 +79,7 @@ impl Pair {
 
     /// The server creates a region and passes it on.
     pub(super) fn make_region(&mut self, length: u64, request: u32) -> io::Result<Arc<Region>> {
-        let Role::Server {
+        let EndRole::Server {
             accounts,
             uid,
             regions,
@@ -119,7 +119,7 @@ impl Pair {
 
     /// The server serves a client's registration.
     pub(super) fn serve_registration(&mut self, length: usize) {
-        let (Ok(wanted), Role::Server { .. }) =
+        let (Ok(wanted), EndRole::Server { .. }) =
             (<[u8; 12]>::try_from(&self.message[..length]), &self.role)
         else {
             return self.close(&"a malformed registration");
@@ -138,7 +138,7 @@ impl Pair {
 
     /// The client asks the server for a region and waits for it.
     pub(super) fn ask_for_region(&mut self, length: u64) -> io::Result<Arc<Region>> {
-        let Role::Client {
+        let EndRole::Client {
             timeout, requests, ..
         } = &mut self.role
         else {

@@ -16,7 +16,7 @@ use crate::registration::{Lease, NoLease};
 
 /// Why a call whose data must be read does not begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum WaitsFor {
     None,
     /// There is no memory.
     Memory,
@@ -29,18 +29,18 @@ impl RdmaLine {
     /// behind one that does. Returns how many began.
     pub(super) fn start_parked(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> u32 {
         let mut started = 0;
-        let mut wait = Wait::None;
+        let mut wait = WaitsFor::None;
         let mut place = 0;
         while self.has_room(now)
             && let Some(bytes) = self.parked.pull_bytes(place)
         {
             let begun = match wait {
                 _ if bytes == 0 => Some(None),
-                Wait::None => self.lease(bytes, &mut wait, now).map(Some),
+                WaitsFor::None => self.lease(bytes, &mut wait, now).map(Some),
                 _ => None,
             };
             let Some(lease) = begun else {
-                if wait == Wait::Memory {
+                if wait == WaitsFor::Memory {
                     self.parked.finds_no_memory(place, now);
                 }
                 place += 1;
@@ -67,7 +67,7 @@ impl RdmaLine {
             }
             started += 1;
         }
-        if wait != Wait::Memory {
+        if wait != WaitsFor::Memory {
             // With no room for calls, ask for no memory, so that others have their turn. The deadline of a call that
             // found none still runs.
             self.registrar.waits_no_longer();
@@ -77,16 +77,21 @@ impl RdmaLine {
 
     /// Finds memory for the data of a call, or a reason why there will never be any. Returns `None` if the call must
     /// `wait`.
-    fn lease(&mut self, bytes: usize, wait: &mut Wait, now: &Now<'_>) -> Option<io::Result<Lease>> {
+    fn lease(
+        &mut self,
+        bytes: usize,
+        wait: &mut WaitsFor,
+        now: &Now<'_>,
+    ) -> Option<io::Result<Lease>> {
         if self.pulling.len() >= now.config.rdma.pulls_max {
-            *wait = Wait::Others;
+            *wait = WaitsFor::Others;
             return None;
         }
         match self.registrar.lease(&mut *self.out.qp, bytes) {
             Ok(lease) => Some(Ok(lease)),
             Err(NoLease::Never(error)) if !self.out.qp.is_closed() => Some(Err(error)),
             Err(_) => {
-                *wait = Wait::Memory;
+                *wait = WaitsFor::Memory;
                 None
             }
         }

@@ -1,15 +1,15 @@
 //! Client ids and leases: which client has which id, whether it has restarted, and when it is gone (RFC 8881, sections 2.4,
-//! 18.35, 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
+//! 18.35, 18.50 and 18.51). `legacy.rs` has those of minor version 0.
 
 use std::collections::{HashMap, VecDeque};
 
 use odafs_common::wire::nfs4::{
-    ClientIdConfirm, CreateSessionOk, ExchangeIdArgs, NetAddress, Opaque, SessionId,
-    SetClientIdArgs, StateOwner, Status, Verifier, exchange_id_flag,
+    CreateSessionOk, ExchangeIdArgs, SessionId, StateOwner, Status, Verifier, exchange_id_flag,
 };
 use odafs_fabric::clock::Nanos;
 
 use super::back_channel::Callback;
+use super::legacy::CallbackAddress;
 use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
@@ -44,30 +44,6 @@ pub(super) enum Kind {
     },
 }
 
-/// Where a client of minor version 0 wants to be called. Nobody calls it there, but whoever takes its name is told.
-#[derive(Debug, Default)]
-pub(super) struct CallbackAddress {
-    network: Box<[u8]>,
-    address: Box<[u8]>,
-}
-
-impl CallbackAddress {
-    /// Bytes that suffice for the address of any network (RFC 5665).
-    const BYTES_MAX: usize = 64;
-
-    /// Nothing if it is too long to be one.
-    fn of(given: &NetAddress<'_>) -> Self {
-        let (network, address) = (given.network.0, given.address.0);
-        match network.len() + address.len() <= Self::BYTES_MAX {
-            true => Self {
-                network: network.into(),
-                address: address.into(),
-            },
-            false => Self::default(),
-        }
-    }
-}
-
 /// A client.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -83,7 +59,7 @@ pub(super) struct Client {
     pub renewed: Nanos,
     /// The number of compounds of its sessions under way. While there are some, its lease does not end.
     pub under_way: u32,
-    /// The numbers of its owners by their names, for each [`Role`].
+    /// The numbers of its owners by their names, for each [`OwnerRole`].
     pub owners: [HashMap<Vec<u8>, u64>; 2],
     /// Bytes in the names of its owners.
     pub name_bytes: usize,
@@ -121,11 +97,13 @@ impl Client {
     }
 }
 
-fn identity(kind: u8, id: &[u8]) -> Vec<u8> {
+/// What tells clients apart: the kind of the identity, and the name that the client gives itself.
+pub(super) fn identity(kind: u8, id: &[u8]) -> Vec<u8> {
     [&[kind], id].concat()
 }
 
-const LEGACY: u8 = 0;
+/// The kinds of identities: of minor version 0, and of later ones.
+pub(super) const LEGACY: u8 = 0;
 const SESSIONS: u8 = 1;
 
 impl State {
@@ -244,123 +222,10 @@ impl State {
         Ok(())
     }
 
-    /// SETCLIENTID: the cases of RFC 7530, section 16.33.5.
-    pub fn set_client_id(
-        &mut self,
-        now: Nanos,
-        who: Principal,
-        args: &SetClientIdArgs<'_>,
-    ) -> Result<ClientIdConfirm, Status> {
-        let identity = identity(LEGACY, args.client.id.0);
-        let verifier = args.client.verifier;
-        let new_address = CallbackAddress::of(&args.callback.address);
-        let confirm = self.serial().to_be_bytes();
-        let known = self.identities.get(&identity).and_then(|of| of.confirmed);
-        if let Some((number, client)) = known.and_then(|n| Some((n, self.clients.get(&n)?))) {
-            let holds = client.states > 0 && !self.is_over(number, now);
-            match (client.who == who, client.verifier == verifier) {
-                _ if client.expelled => self.remove_client(number),
-                (false, _) if holds => return Err(Status::ClidInUse),
-                (false, _) => self.remove_client(number),
-                (true, false) => {}
-                (true, true) => {
-                    self.remove_unconfirmed(&identity);
-                    let client_id = self.id(number);
-                    if let Some(client) = self.clients.get_mut(&number)
-                        && let Kind::Legacy {
-                            update, address, ..
-                        } = &mut client.kind
-                    {
-                        *update = Some(confirm);
-                        *address = new_address;
-                    }
-                    return Ok(ClientIdConfirm {
-                        client_id,
-                        verifier: confirm,
-                    });
-                }
-            }
-        }
-        let kind = Kind::Legacy {
-            confirm,
-            update: None,
-            address: new_address,
-        };
-        let number = self.add_client(now, who, identity, verifier, kind)?;
-        Ok(ClientIdConfirm {
-            client_id: self.id(number),
-            verifier: confirm,
-        })
-    }
-
-    /// The callback address of the confirmed client of minor version 0 with this name, or an empty one.
-    pub fn callback_address(&self, name: &[u8]) -> NetAddress<'_> {
-        let known = self.identities.get(&identity(LEGACY, name));
-        let client = known.and_then(|of| self.clients.get(&of.confirmed?));
-        let (network, address): (&[u8], &[u8]) = match client.map(|client| &client.kind) {
-            Some(Kind::Legacy { address, .. }) => (&address.network, &address.address),
-            _ => (&[], &[]),
-        };
-        NetAddress {
-            network: Opaque(network),
-            address: Opaque(address),
-        }
-    }
-
-    /// SETCLIENTID_CONFIRM
-    pub fn confirm_client_id(
-        &mut self,
-        now: Nanos,
-        who: Principal,
-        given: &ClientIdConfirm,
-    ) -> Result<(), Status> {
-        let number = self.number(given.client_id).ok_or(Status::StaleClientId)?;
-        let client = self.clients.get_mut(&number).ok_or(Status::StaleClientId)?;
-        let Kind::Legacy {
-            confirm, update, ..
-        } = &mut client.kind
-        else {
-            return Err(Status::StaleClientId);
-        };
-        if *confirm != given.verifier && *update != Some(given.verifier) {
-            return Err(Status::StaleClientId);
-        }
-        if client.who != who {
-            return Err(Status::ClidInUse);
-        }
-        if *update == Some(given.verifier) {
-            *confirm = given.verifier;
-            *update = None;
-        }
-        client.renewed = now;
-        if !client.confirmed {
-            self.confirm_client(number);
-        }
-        Ok(())
-    }
-
-    /// RENEW
-    pub fn renew(&mut self, now: Nanos, client: u64) -> Result<(), Status> {
-        self.legacy_client(now, client).map(|_| ())
-    }
-
     /// When the lease of a client was last renewed.
     #[cfg(test)]
     pub fn renewed(&self, client: u64) -> Nanos {
         self.clients[&self.number(client).unwrap()].renewed
-    }
-
-    /// The client of minor version 0 with this id. Renews its lease.
-    pub(super) fn legacy_client(&mut self, now: Nanos, id: u64) -> Result<u32, Status> {
-        let number = self.number(id).ok_or(Status::StaleClientId)?;
-        match self.clients.get_mut(&number) {
-            Some(client) if client.expelled => Err(Status::Expired),
-            Some(client) if client.confirmed && client.legacy() => {
-                client.renewed = now;
-                Ok(number)
-            }
-            _ => Err(Status::StaleClientId),
-        }
     }
 
     /// The client of an owner.
@@ -430,7 +295,7 @@ impl State {
         ((id >> 32) as u32 == self.boot).then_some(id as u32)
     }
 
-    fn add_client(
+    pub(super) fn add_client(
         &mut self,
         now: Nanos,
         who: Principal,
@@ -507,7 +372,7 @@ impl State {
         }
     }
 
-    fn remove_unconfirmed(&mut self, identity: &[u8]) {
+    pub(super) fn remove_unconfirmed(&mut self, identity: &[u8]) {
         let of = self.identities.get(identity);
         if let Some(number) = of.and_then(|of| of.unconfirmed) {
             self.remove_client(number);

@@ -8,7 +8,7 @@ use odafs_common::wire::nfs4::{
 use odafs_fabric::clock::Nanos;
 
 use super::opens::{Key, What};
-use super::owners::{KnownOwner, Role};
+use super::owners::{KnownOwner, OwnerRole};
 use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Counted, Held, LockOwner, Side, Span};
@@ -116,7 +116,7 @@ impl State {
             }
         }
         self.make_room_for_state(now, client);
-        let owner = self.owner(client, Role::Lock, new.owner.owner.0)?;
+        let owner = self.owner(client, OwnerRole::Lock, new.owner.owner.0)?;
         if sender == Sender::Named && !self.is_next(owner, new.lock_sequence) {
             return Err(Status::BadSeqId.into());
         }
@@ -196,7 +196,7 @@ impl State {
         let span = span(&range)?;
         let client = self.client_of(now, sender, owner)?;
         self.may_take(now, client, false)?;
-        let owner = self.find_owner(client, Role::Lock, owner.owner.0);
+        let owner = self.find_owner(client, OwnerRole::Lock, owner.owner.0);
         let write = is_write(range.kind);
         while let Some(held) = self.conflict(file, span, write, owner) {
             self.make_way(now, &held)?;

@@ -6,6 +6,7 @@ mod back_channel;
 mod clients;
 mod copies;
 mod delegations;
+mod legacy;
 mod locks;
 mod opens;
 mod owners;

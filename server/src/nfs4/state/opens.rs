@@ -7,7 +7,7 @@ use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_
 use odafs_fabric::clock::Nanos;
 
 use super::locks::holder;
-use super::owners::Role;
+use super::owners::OwnerRole;
 use super::shares::Shares;
 use super::stateids::{is_current, key_of};
 use super::waiters::Waiter;
@@ -105,7 +105,7 @@ impl State {
         let client = self.client_of(now, sender, owner)?;
         self.may_take(now, client, request.reclaim)?;
         self.make_room_for_state(now, client);
-        let number = self.owner(client, Role::Open, owner.owner.0)?;
+        let number = self.owner(client, OwnerRole::Open, owner.owner.0)?;
         let opened = self.open_as(now, client, number, request);
         self.release_owner(number);
         opened

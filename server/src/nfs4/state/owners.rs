@@ -17,7 +17,7 @@ const NAME_BYTES: usize = 64;
 
 /// What an owner owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum OwnerRole {
     Open,
     Lock,
 }
@@ -26,7 +26,7 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct KnownOwner {
     pub client: u32,
-    pub role: Role,
+    pub role: OwnerRole,
     pub name: Vec<u8>,
     /// The lower halves of the keys of its state.
     pub states: HashSet<u32>,
@@ -76,7 +76,7 @@ impl State {
     ) -> Result<Option<Turn>, Status> {
         let client = self.legacy_client(now, owner.client_id)?;
         self.make_room_for_state(now, client);
-        let number = self.owner(client, Role::Open, owner.owner.0)?;
+        let number = self.owner(client, OwnerRole::Open, owner.owner.0)?;
         let Some(found) = self.owners.get(&number) else {
             return Err(Status::ServerFault);
         };
@@ -186,7 +186,7 @@ impl State {
         status: Status,
     ) {
         let client = self.number(owner.client_id);
-        let number = client.and_then(|it| self.find_owner(it, Role::Lock, owner.owner.0));
+        let number = client.and_then(|it| self.find_owner(it, OwnerRole::Lock, owner.owner.0));
         let Some(number) = number.filter(|it| counts(status) && self.is_next(*it, sequence)) else {
             return;
         };
@@ -204,7 +204,7 @@ impl State {
     /// RELEASE_LOCKOWNER
     pub fn release_lock_owner(&mut self, now: Nanos, owner: &StateOwner<'_>) -> Result<(), Status> {
         let client = self.legacy_client(now, owner.client_id)?;
-        let Some(number) = self.find_owner(client, Role::Lock, owner.owner.0) else {
+        let Some(number) = self.find_owner(client, OwnerRole::Lock, owner.owner.0) else {
             return Ok(());
         };
         if self.holds_locks(number) {
@@ -225,13 +225,18 @@ impl State {
         })
     }
 
-    pub(super) fn find_owner(&self, client: u32, role: Role, name: &[u8]) -> Option<u64> {
+    pub(super) fn find_owner(&self, client: u32, role: OwnerRole, name: &[u8]) -> Option<u64> {
         let client = self.clients.get(&client)?;
         client.owners[role as usize].get(name).copied()
     }
 
     /// The owner of this name, which is made if it is not there.
-    pub(super) fn owner(&mut self, client: u32, role: Role, name: &[u8]) -> Result<u64, Status> {
+    pub(super) fn owner(
+        &mut self,
+        client: u32,
+        role: OwnerRole,
+        name: &[u8],
+    ) -> Result<u64, Status> {
         if let Some(number) = self.find_owner(client, role, name) {
             return Ok(number);
         }

@@ -8,7 +8,7 @@ use odafs_fabric::clock::Nanos;
 use super::State;
 use super::back_channel::Callback;
 use super::locks::holder;
-use super::owners::Role;
+use super::owners::OwnerRole;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Held, Side, Span};
 
@@ -135,7 +135,7 @@ impl State {
         // This comes first, so that a lock that is released after the look below makes news.
         self.locks.watch(file, Side::Nfs4);
         let is_free = |waiter: &Waiter| {
-            let owner = self.find_owner(waiter.client, Role::Lock, &waiter.owner);
+            let owner = self.find_owner(waiter.client, OwnerRole::Lock, &waiter.owner);
             let owner = owner.map(holder);
             self.locks.is_free(file, waiter.span, waiter.write, owner)
         };

@@ -236,14 +236,14 @@ fn operations_wait_for_another_of_their_owner() {
 }
 
 #[test]
-fn a_lock_that_is_denied_counts_for_an_owner_that_is_known() {
+fn a_lock_that_is_refused_counts_for_an_owner_that_is_known() {
     let room = Room::new();
     room.file(b"file", b"data");
     let client = confirmed(&room, b"client");
     let (state, handle) = opened_and_confirmed(&client, b"file");
     let does = |operation| client.call(0, &[put(&handle), operation]);
-    let lock = |open, [open_sequence, lock_sequence]: [u32; 2], offset| {
-        does(Operation::Lock(LockArgs {
+    let asked = |open, [open_sequence, lock_sequence]: [u32; 2], offset| {
+        Operation::Lock(LockArgs {
             kind: LockType::Write,
             reclaim: false,
             offset,
@@ -254,8 +254,9 @@ fn a_lock_that_is_denied_counts_for_an_owner_that_is_known() {
                 lock_sequence,
                 owner: client.owner(b"locker"),
             }),
-        }))
+        })
     };
+    let lock = |open, sequences, offset| does(asked(open, sequences, offset));
     assert_eq!(lock(state, [3, 7], 0).status(), Status::Ok);
     let close = Operation::Close(CloseArgs { sequence: 4, state });
     assert_eq!(does(close).status(), Status::Ok);
@@ -284,6 +285,12 @@ fn a_lock_that_is_denied_counts_for_an_owner_that_is_known() {
     assert_eq!(lock(opened.state, [6, 8], 0).status(), Status::Denied);
     assert_eq!(lock(opened.state, [7, 8], 1).status(), Status::BadSeqId);
     assert_eq!(lock(opened.state, [7, 9], 1).status(), Status::Ok);
+    // Before anybody looks at what the client holds.
+    let on_directory = asked(opened.state, [8, 10], 1);
+    let refused = client.call(0, &[Operation::PutRootFileHandle, on_directory]);
+    assert_eq!(refused.status(), Status::IsDir);
+    assert_eq!(lock(opened.state, [9, 10], 1).status(), Status::BadSeqId);
+    assert_eq!(lock(opened.state, [9, 11], 1).status(), Status::Ok);
 }
 
 #[test]

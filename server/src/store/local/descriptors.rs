@@ -134,8 +134,8 @@ impl Descriptors {
         drop(closed);
     }
 
-    /// Closes the descriptor of an object that was synced, a moment later if nobody writes to it meanwhile
-    /// ([`Descriptors::close_due`]).
+    /// Closes the descriptor of an object that was synced a moment after its last sync ([`Descriptors::close_due`]), or at once
+    /// when others have been synced since that may stay open instead.
     pub fn release_later(&self, object: ObjectId) {
         if let Some(other) = self.lingering.begin(object, clock::now()) {
             self.release(other);

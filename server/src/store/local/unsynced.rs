@@ -135,7 +135,7 @@ impl Unsynced {
     }
 
     /// Waits until nobody else syncs the object, and takes its descriptors.
-    fn begin(&self, object: ObjectId) -> (Turn<'_>, Vec<Arc<Descriptor>>) {
+    fn begin(&self, object: ObjectId) -> (ObjectSync<'_>, Vec<Arc<Descriptor>>) {
         let mut state = self.state.lock();
         while state
             .objects
@@ -150,7 +150,7 @@ impl Unsynced {
         known.syncing = true;
         let descriptors = state.take_descriptors(object);
         let unsynced = self;
-        (Turn { unsynced, object }, descriptors)
+        (ObjectSync { unsynced, object }, descriptors)
     }
 
     /// Waits until so many objects need a sync that some should be synced unasked, and returns the one that has waited
@@ -204,12 +204,12 @@ impl State {
 }
 
 /// A sync of an object that is under way. Ends when dropped.
-struct Turn<'a> {
+struct ObjectSync<'a> {
     unsynced: &'a Unsynced,
     object: ObjectId,
 }
 
-impl Turn<'_> {
+impl ObjectSync<'_> {
     /// The result, for the caller that asked.
     fn end(self, asked: Asked, synced: Result<()>) -> Result<()> {
         let mut state = self.unsynced.state.lock();
@@ -227,7 +227,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ObjectSync<'_> {
     fn drop(&mut self) {
         let unsynced = self.unsynced;
         let mut state = unsynced.state.lock();

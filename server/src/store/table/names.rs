@@ -14,10 +14,11 @@ pub enum TableError {
         "{0:?} is no name for one export of several: name it as in /data or /srv/data (the root / lists them)"
     )]
     Name(String),
-    /// Two names are the same, or one lies below the other.
-    #[error(
-        "the exports {0} and {1}: one name lies at or below the other; give each a place of its own"
-    )]
+    /// Two exports have one name.
+    #[error("two exports have the name {0}: give each a name of its own")]
+    Twice(String),
+    /// One name lies below the other.
+    #[error("the exports {0} and {1}: one name lies below the other; give each a place of its own")]
     Overlap(String, String),
     /// A tag is 0 or used twice.
     #[error("the export {0} has the tag 0, or that of another export")]
@@ -200,8 +201,11 @@ pub fn normalized(name: &str) -> Result<String, TableError> {
 pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), TableError> {
     let mut seen: Vec<&str> = Vec::new();
     for name in names {
-        normalized(name)?;
+        let normal = normalized(name)?;
         for other in &seen {
+            if normalized(other)? == normal {
+                return Err(TableError::Twice(normal));
+            }
             let mut pairs = components(name).zip(components(other));
             if pairs.all(|(one, other)| one == other) {
                 return Err(TableError::Overlap((*other).to_owned(), name.to_owned()));

@@ -6,6 +6,7 @@ use super::Put;
 use crate::vfs::cache::{Cache, Heat};
 use crate::vfs::file::PageLock;
 use crate::vfs::metrics::Reason;
+use crate::vfs::read::Effort;
 
 /// The bytes of a write for a page.
 struct PagePart {
@@ -35,8 +36,8 @@ pub(super) struct Blank<'a> {
 }
 
 impl<'a> Blank<'a> {
-    fn allocate(cache: &'a Cache) -> Option<Self> {
-        let frame = cache.allocate()?;
+    fn allocate(cache: &'a Cache, effort: Effort) -> Option<Self> {
+        let frame = cache.allocate_with(effort)?;
         let heat = None;
         Some(Self { cache, frame, heat })
     }
@@ -133,7 +134,7 @@ impl<'a> Put<'a> {
         {
             return New::InPlace(frame);
         }
-        let Some(fresh) = Blank::allocate(cache) else {
+        let Some(fresh) = Blank::allocate(cache, self.effort) else {
             return New::Nowhere;
         };
         let arena = cache.arena();

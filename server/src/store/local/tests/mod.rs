@@ -5,9 +5,11 @@ mod xattrs;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
+use std::sync::mpsc;
 
 use tempfile::TempDir;
 
+use super::unsynced::Asked;
 use super::*;
 use crate::store::suite::{self, content, expect_event, file, list, me, new_mode, refused};
 
@@ -336,6 +338,32 @@ fn changes_by_others_are_seen() {
     drop(held);
     std::fs::write(path.join("new"), b"").unwrap();
     expect_event(&served, OutsideEvent::Changed(served.root()));
+}
+
+#[test]
+fn a_sync_without_a_device_waits_for_no_other_and_never_fails() {
+    let served = Place::in_memory().open(true);
+    let f = file(&served, &me(), "f", 0o644);
+    served.write_at(&me(), f, 0, b"x").unwrap();
+    if !served.is_write_at_hand(&me(), f) {
+        return; // There is no file system in memory here.
+    }
+    let unsynced = served.store.descriptors.unsynced();
+    std::thread::scope(|scope| {
+        let (told, heard) = mpsc::channel();
+        let other = unsynced.sync(f, Asked::No, |_| {
+            let (told, store) = (told.clone(), &served.store);
+            scope.spawn(move || told.send(store.sync(f, false)));
+            assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(Ok(())));
+            Ok(())
+        });
+        assert_eq!(other, Ok(()));
+    });
+    served.write_at(&me(), f, 0, b"x").unwrap();
+    std::fs::remove_file(served.place.served().join("f")).unwrap();
+    served.store.descriptors.release(f);
+    assert_eq!(served.sync(f, false), Ok(()));
+    assert!(unsynced.find(f).is_none());
 }
 
 #[test]
