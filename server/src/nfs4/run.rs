@@ -95,8 +95,9 @@ struct Held<S: Deref<Target = Nfs4>> {
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
-    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other compound has
-    /// panicked, and nobody knows what it has changed. It must not run again: a repetition gets a fault of its first operation.
+    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other was not finished: it has
+    /// panicked, or its connection broke before the pool had room for it. It must not run again, because what it has changed may be
+    /// less than all: a repetition gets a fault of its first operation.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;

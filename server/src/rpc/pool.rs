@@ -1,12 +1,14 @@
 //! The pool: a bounded number of threads for whatever may block.
 
-use std::collections::{HashMap, VecDeque};
+mod turns;
 
-use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::clock;
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use odafs_fabric::sync::thread::{self, JoinHandle};
-use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard};
+use odafs_fabric::sync::{Arc, Condvar, Mutex};
 use odafs_nic::calls::{Errand, Workers};
 
+use self::turns::{Shares, Turns};
 use crate::vfs::pace;
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -38,37 +40,11 @@ pub struct PoolLoad {
 
 /// The errands of one kind.
 struct Lane {
-    turns: Mutex<Turns>,
+    turns: Mutex<Turns<Task>>,
     work: Condvar,
     waiting_max: usize,
-    shares: Shares,
-}
-
-/// How many threads one connection may have at a time.
-#[derive(Clone, Copy)]
-struct Shares {
-    /// If its tasks sleep.
-    most: usize,
-    /// If they compute. More than there are processors would take turns at them, and leave little to the threads that poll.
-    computing: usize,
-}
-
-impl Shares {
-    fn of(threads: usize, processors: usize) -> Self {
-        let most = (threads - 1).max(1);
-        Self {
-            most,
-            computing: processors.min(most),
-        }
-    }
-
-    fn of_tasks(self, sleepiness: Sleepiness) -> usize {
-        if sleepiness.is_often() {
-            self.most
-        } else {
-            self.computing
-        }
-    }
+    /// A thread waits no longer than until it is time to look at tasks that are held. Changed under the lock of the turns.
+    watched: AtomicBool,
 }
 
 #[cfg(not(shuttle))]
@@ -80,74 +56,6 @@ fn processors() -> usize {
 #[cfg(shuttle)]
 fn processors() -> usize {
     usize::MAX
-}
-
-/// How often tasks have slept lately.
-#[derive(Clone, Copy, Default)]
-struct Sleepiness {
-    /// In 1024ths of the tasks.
-    level: u32,
-    /// When that became often.
-    since: Option<Nanos>,
-}
-
-impl Sleepiness {
-    const OFTEN: u32 = 300;
-    /// Tasks that compute wait for each other, too, and seem to sleep where many run. So fewer are tried now and then.
-    const LASTS: Nanos = Nanos::from_millis(100);
-
-    /// Tasks that do not end for so long sleep.
-    const STUCK: Nanos = Nanos::from_millis(5);
-
-    fn stuck(now: Nanos) -> Self {
-        Self {
-            level: 1024,
-            since: Some(now),
-        }
-    }
-
-    fn is_often(&self) -> bool {
-        self.level >= Self::OFTEN
-    }
-
-    /// Another task has ended.
-    fn ended(&mut self, slept: bool, now: Nanos) {
-        self.level = (self.level * 7 + u32::from(slept) * 1024) / 8;
-        if !self.is_often() {
-            self.since = None;
-        } else if now.since(*self.since.get_or_insert(now)) > Self::LASTS {
-            *self = Self::default();
-        }
-    }
-}
-
-#[derive(Default)]
-struct Turns {
-    /// Connections with a task that may begin, in the order of their turns.
-    next: VecDeque<u64>,
-    /// The connections with any task.
-    connections: HashMap<u64, Tasks>,
-    waiting: usize,
-    /// Connections with tasks that wait only because they may compute.
-    held: usize,
-    /// A thread sees to it that these do not wait for tasks that sleep.
-    watched: bool,
-    /// Tasks that have ended.
-    ended: u64,
-    /// Of the tasks of all connections.
-    sleepiness: Sleepiness,
-    stopped: bool,
-}
-
-/// The tasks of one connection.
-#[derive(Default)]
-struct Tasks {
-    waiting: VecDeque<Task>,
-    running: usize,
-    has_turn: bool,
-    /// Another task could run if it slept.
-    held: bool,
-    sleepiness: Sleepiness,
 }
 
 impl Pool {
@@ -162,10 +70,10 @@ impl Pool {
     fn with(threads: usize, processors: usize, waiting_max: usize) -> std::io::Result<Self> {
         let lane = || {
             Arc::new(Lane {
-                turns: Mutex::default(),
+                turns: Mutex::new(Turns::new(Shares::of(threads, processors))),
                 work: Condvar::new(),
                 waiting_max,
-                shares: Shares::of(threads, processors),
+                watched: AtomicBool::new(false),
             })
         };
         let pool = Self {
@@ -192,8 +100,8 @@ impl Pool {
             PoolLoad {
                 kind,
                 threads: self.threads_each,
-                running: turns.connections.values().map(|tasks| tasks.running).sum(),
-                waiting: turns.waiting,
+                running: turns.running(),
+                waiting: turns.waiting(),
             }
         };
         let [io, sync] = &self.lanes;
@@ -203,7 +111,7 @@ impl Pool {
     /// Takes nothing more, and returns when everything that it has taken is done.
     pub fn stop(&self) {
         for lane in &self.lanes {
-            lane.turns.lock().stopped = true;
+            lane.turns.lock().stop();
             lane.work.notify_all();
         }
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -234,22 +142,28 @@ impl Lane {
             let before = clock::sleeps();
             run(task);
             let slept = clock::sleeps() != before;
-            self.turns.lock().done(connection, self.shares, slept);
+            if slept {
+                pace::awake();
+            }
+            self.turns.lock().done(connection, slept, clock::now());
         }
     }
 
     fn next(&self) -> Option<(u64, Task)> {
         let mut turns = self.turns.lock();
         loop {
-            if let Some(next) = turns.take(self.shares) {
+            if let Some(next) = turns.take(clock::now()) {
                 self.wake(&turns);
                 return Some(next);
             }
-            if turns.stopped {
+            if turns.is_stopped() {
                 return None;
             }
-            turns = if turns.held > 0 && !turns.watched {
-                self.watch(turns)
+            turns = if turns.holds() && !self.watched.swap(true, Relaxed) {
+                let (mut turns, _) = self.work.wait_timeout(turns, Turns::<Task>::STUCK);
+                self.watched.store(false, Relaxed);
+                turns.look(clock::now());
+                turns
             } else {
                 self.work.wait(turns)
             };
@@ -257,91 +171,10 @@ impl Lane {
         }
     }
 
-    /// Wakes a thread if there is something to do for it.
-    fn wake(&self, turns: &Turns) {
-        if !turns.next.is_empty() || (turns.held > 0 && !turns.watched) {
+    /// Wakes a thread if there is something to do for it: a task, or tasks that may have to wait for those that sleep.
+    fn wake(&self, turns: &Turns<Task>) {
+        if turns.has_next() || (turns.holds() && !self.watched.load(Relaxed)) {
             self.work.notify_one();
-        }
-    }
-
-    /// Waits while connections are held. If no task ends meanwhile, those that run are taken to sleep.
-    fn watch<'a>(&'a self, mut turns: MutexGuard<'a, Turns>) -> MutexGuard<'a, Turns> {
-        turns.watched = true;
-        let ended = turns.ended;
-        let (mut turns, over) = self.work.wait_timeout(turns, Sleepiness::STUCK);
-        turns.watched = false;
-        if over && turns.ended == ended {
-            turns.release(self.shares);
-            self.work.notify_all();
-        }
-        turns
-    }
-}
-
-impl Turns {
-    fn put(&mut self, connection: u64, task: Task, shares: Shares) {
-        let tasks = (self.connections.entry(connection)).or_insert_with(|| Tasks {
-            sleepiness: self.sleepiness,
-            ..Tasks::default()
-        });
-        tasks.waiting.push_back(task);
-        self.waiting += 1;
-        self.give_turn(connection, shares);
-    }
-
-    fn take(&mut self, shares: Shares) -> Option<(u64, Task)> {
-        let connection = self.next.pop_front()?;
-        let tasks = self.connections.get_mut(&connection)?;
-        tasks.has_turn = false;
-        let task = tasks.waiting.pop_front()?;
-        tasks.running += 1;
-        self.waiting -= 1;
-        self.give_turn(connection, shares);
-        Some((connection, task))
-    }
-
-    fn done(&mut self, connection: u64, shares: Shares, slept: bool) {
-        let now = clock::now();
-        self.ended += 1;
-        self.sleepiness.ended(slept, now);
-        if let Some(tasks) = self.connections.get_mut(&connection) {
-            tasks.running -= 1;
-            tasks.sleepiness.ended(slept, now);
-            if tasks.running == 0 && tasks.waiting.is_empty() {
-                self.connections.remove(&connection);
-            }
-        }
-        self.give_turn(connection, shares);
-    }
-
-    /// Queues the connection behind all others, if it has a task that may begin.
-    fn give_turn(&mut self, connection: u64, shares: Shares) {
-        let Some(tasks) = self.connections.get_mut(&connection) else {
-            return;
-        };
-        let waits = !tasks.has_turn && !tasks.waiting.is_empty();
-        let begins = waits && tasks.running < shares.of_tasks(tasks.sleepiness);
-        if begins {
-            tasks.has_turn = true;
-            self.next.push_back(connection);
-        }
-        let held = waits && !begins && tasks.running < shares.most;
-        self.held += usize::from(held);
-        self.held -= usize::from(std::mem::replace(&mut tasks.held, held));
-    }
-
-    /// Connections that are held have their turns: what runs sleeps.
-    fn release(&mut self, shares: Shares) {
-        self.sleepiness = Sleepiness::stuck(clock::now());
-        let held = (self.connections.iter_mut()).filter(|(_, tasks)| tasks.held);
-        let held: Vec<u64> = held
-            .map(|(connection, tasks)| {
-                tasks.sleepiness = self.sleepiness;
-                *connection
-            })
-            .collect();
-        for connection in held {
-            self.give_turn(connection, shares);
         }
     }
 }
@@ -350,10 +183,10 @@ impl Workers for Pool {
     fn submit(&self, errand: Errand) -> Result<(), Errand> {
         let lane = &self.lanes[usize::from(errand.syncs)];
         let mut turns = lane.turns.lock();
-        if turns.stopped || turns.waiting >= lane.waiting_max {
+        if turns.is_stopped() || turns.waiting() >= lane.waiting_max {
             return Err(errand);
         }
-        turns.put(errand.connection, errand.task, lane.shares);
+        turns.put(errand.connection, errand.task);
         lane.wake(&turns);
         Ok(())
     }
@@ -447,54 +280,6 @@ mod tests {
         assert_eq!(bench.heard(1), ["the first's third"]);
     }
 
-    /// A connection whose tasks are as many as one may run, after some that slept or did not.
-    fn running(shares: Shares, earlier: impl IntoIterator<Item = bool>) -> usize {
-        let mut turns = Turns::default();
-        let put = |turns: &mut Turns| turns.put(1, Box::new(|| ()), shares);
-        for slept in earlier {
-            put(&mut turns);
-            assert!(turns.take(shares).is_some());
-            turns.done(1, shares, slept);
-        }
-        (0..9).for_each(|_| put(&mut turns));
-        let running = std::iter::from_fn(|| turns.take(shares)).count();
-        assert_eq!(turns.held, usize::from(running < shares.most));
-        turns.release(shares);
-        let released = std::iter::from_fn(|| turns.take(shares)).count();
-        assert_eq!((running + released, turns.held), (shares.most, 0));
-        running
-    }
-
-    #[test]
-    fn who_computes_has_no_more_threads_than_there_are_processors() {
-        let shares = Shares::of(8, 2);
-        assert_eq!(running(shares, []), 2);
-        assert_eq!(running(shares, [true; 4]), 7);
-        assert_eq!(running(shares, [false, false, true, false, false]), 2);
-        assert_eq!(
-            running(shares, [[true; 9].as_slice(), &[false; 4]].concat()),
-            7
-        );
-        assert_eq!(
-            running(shares, [[true; 9].as_slice(), &[false; 12]].concat()),
-            2
-        );
-        assert_eq!(running(Shares::of(1, 2), []), 1);
-    }
-
-    #[test]
-    fn tasks_that_seem_to_sleep_for_long_are_tried_in_fewer_threads_again() {
-        let (mut sleepiness, mut now) = (Sleepiness::default(), clock::now());
-        for _ in 0..9 {
-            sleepiness.ended(true, now);
-        }
-        now = now + Sleepiness::LASTS;
-        sleepiness.ended(true, now);
-        assert!(sleepiness.is_often());
-        sleepiness.ended(true, now + Nanos(1));
-        assert!(!sleepiness.is_often());
-    }
-
     #[test]
     fn a_task_may_wait_for_a_later_one_of_its_connection() {
         let bench = Bench::new(3);
@@ -528,7 +313,8 @@ mod tests {
         assert_eq!(bench.heard(10), ["done"; 10]);
         for lane in &bench.pool.lanes {
             let turns = lane.turns.lock();
-            assert!(turns.connections.is_empty() && turns.next.is_empty() && turns.waiting == 0);
+            assert_eq!((turns.running(), turns.waiting()), (0, 0));
+            assert!(!turns.has_next() && !turns.holds());
         }
     }
 }
