@@ -11,7 +11,7 @@ use atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::sync::Notify;
 use loom::thread;
-use protocol::{Header, Sleeper, doze, must_wake, rise};
+use protocol::{Header, Sleeper, doze, end, is_ended, must_wake, rise};
 
 const SEVEN: Header = Header {
     heard: 5,
@@ -78,6 +78,34 @@ fn loom_no_change_of_the_word_is_lost() {
         }
         producer.join().unwrap();
         assert_eq!(Header::of(&word, 0), Some(SEVEN));
+    });
+}
+
+/// A producer ends while the consumer goes to sleep: it is woken, or sees the end before.
+#[test]
+fn loom_no_end_is_slept_through() {
+    loom::model(|| {
+        let (ended, asleep, bell) = (
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(Notify::new()),
+        );
+        let producer = {
+            let (ended, asleep, bell) = (ended.clone(), asleep.clone(), bell.clone());
+            thread::spawn(move || {
+                end(&ended);
+                if must_wake(&asleep) == Some(Sleeper::Word) {
+                    bell.notify();
+                }
+            })
+        };
+        doze(&asleep, Sleeper::Word);
+        if !is_ended(&ended) && asleep.load(Ordering::Relaxed) != 0 {
+            bell.wait();
+        }
+        rise(&asleep);
+        producer.join().unwrap();
+        assert!(is_ended(&ended));
     });
 }
 

@@ -98,3 +98,13 @@ pub fn must_wake(asleep: &AtomicU32) -> Option<Sleeper> {
         _ => Some(Sleeper::Socket),
     }
 }
+
+/// Says that nothing follows. A sleeper must then be woken ([`must_wake`]).
+pub fn end(ended: &AtomicU32) {
+    ended.store(1, Ordering::Release);
+}
+
+/// After [`doze`], before the sleep: whether nothing follows. That is only what the peer claims.
+pub fn is_ended(ended: &AtomicU32) -> bool {
+    ended.load(Ordering::Acquire) != 0
+}

@@ -361,7 +361,7 @@ impl Producer {
     /// Says that nothing follows. A consumer that sleeps must then be woken ([`Producer::sleeper`]); any other sees it before
     /// it sleeps.
     pub fn end(&self) {
-        self.ring.ended().store(1, Ordering::Release);
+        protocol::end(self.ring.ended());
     }
 
     /// The consumer, if it sleeps. Whoever asks must wake it, because the word does not say so any more.
@@ -530,7 +530,7 @@ impl Consumer {
 
     /// After [`Consumer::arm`]: whether the producer has said that nothing follows. That is only what the peer claims.
     pub fn is_ended(&self) -> bool {
-        self.ring.ended().load(Ordering::Acquire) != 0
+        protocol::is_ended(self.ring.ended())
     }
 
     /// Cancels the wish to be woken.
