@@ -476,7 +476,10 @@ pub trait QueuePair: Send {
 
     /// The memory that the peer exposed, to load from. `None` if the fabric offers no loads; then use
     /// [`QueuePair::post_read`].
-    fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>>;
+    fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>> {
+        let _ = exposed;
+        Ok(None)
+    }
 
     /// The longest message of [`QueuePair::post_send`], in bytes: 4 KiB or more.
     fn max_message(&self) -> usize;

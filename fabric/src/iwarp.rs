@@ -5,6 +5,7 @@
 //!
 //! [`protocol`] is iWARP without IO; the simulator runs it too. The listener and the queue pair put it on TCP sockets.
 
+pub(crate) mod by_endpoint;
 pub mod protocol;
 #[cfg(not(shuttle))]
 mod socket;

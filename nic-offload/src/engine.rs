@@ -377,29 +377,26 @@ impl Engine {
         any
     }
 
+    /// What a connection's turn sees of the engine, the connections, and the buffer for replies.
+    #[inline]
+    fn parts(&mut self, draining: bool) -> (Now<'_>, &mut Vec<Option<Line>>, &mut Vec<u8>) {
+        let now = Now {
+            config: &self.config,
+            serves: &self.serves,
+            supply: &self.supply,
+            returns: &self.returns,
+            backlog: &self.backlog,
+            time: self.time,
+            draining,
+        };
+        (now, &mut self.lines, &mut self.reply)
+    }
+
     /// Passes the results of the workers to the connections that asked for them.
     fn deliver(&mut self) -> bool {
-        let Engine {
-            config,
-            serves,
-            supply,
-            returns,
-            backlog,
-            lines,
-            time,
-            ..
-        } = self;
-        let now = Now {
-            config,
-            serves,
-            supply,
-            returns,
-            backlog,
-            time: *time,
-            draining: false,
-        };
+        let (now, lines, _) = self.parts(false);
         let mut any = false;
-        while let Some(returned) = returns.take() {
+        while let Some(returned) = now.returns.take() {
             any = true;
             match lines.get_mut(returned.place.line).and_then(Option::as_mut) {
                 Some(Line::Rpc(line)) if line.number() == returned.place.number => {
@@ -419,33 +416,15 @@ impl Engine {
         let mut busy = false;
         self.blocked = false;
         for at in 0..self.lines.len() {
-            let Engine {
-                config,
-                serves,
-                supply,
-                returns,
-                backlog,
-                lines,
-                time,
-                ..
-            } = self;
+            let (now, lines, reply) = self.parts(draining);
             let Some(line) = &mut lines[at] else { continue };
             if !draining && line.rests() {
                 continue;
             }
-            let now = Now {
-                config,
-                serves,
-                supply,
-                returns,
-                backlog,
-                time: *time,
-                draining,
-            };
             let turn = match line {
                 Line::Direct(line) => line.turn(&now),
-                Line::Rpc(line) => line.turn(at, &mut self.reply, &now),
-                Line::Rdma(line) => line.turn(at, &mut self.reply, &now),
+                Line::Rpc(line) => line.turn(at, reply, &now),
+                Line::Rdma(line) => line.turn(at, reply, &now),
             };
             match turn {
                 LineProgress::Busy => busy = true,

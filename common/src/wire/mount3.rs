@@ -60,36 +60,16 @@ enumeration! {
     }
 }
 
-/// A directory on the server (`dirpath`), as bytes: arguments of MNT and UMNT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirPath<'a>(pub &'a [u8]);
-
-impl Encode for DirPath<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
+opaque! {
+    /// A directory on the server (`dirpath`), as bytes: arguments of MNT and UMNT.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DirPath<'a>("path", MAX_PATH);
 }
 
-impl<'a> Decode<'a> for DirPath<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("path", MAX_PATH).map(Self)
-    }
-}
-
-/// A host or group (`name`), as bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name<'a>(pub &'a [u8]);
-
-impl Encode for Name<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for Name<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("name", MAX_NAME).map(Self)
-    }
+opaque! {
+    /// A host or group (`name`), as bytes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Name<'a>("name", MAX_NAME);
 }
 
 /// The answer to MNT (`mountres3`). The status of an `Err` is never [`Status::Ok`].

@@ -93,36 +93,16 @@ enumeration! {
     }
 }
 
-/// Opaque bytes of the client's (`netobj`): a cookie, or the owner of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object<'a>(pub &'a [u8]);
-
-impl Encode for Object<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
+opaque! {
+    /// Opaque bytes of the client's (`netobj`): a cookie, or the owner of a lock.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Object<'a>("netobj", MAX_OBJECT);
 }
 
-impl<'a> Decode<'a> for Object<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("netobj", MAX_OBJECT).map(Self)
-    }
-}
-
-/// What a client calls itself, any bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name<'a>(pub &'a [u8]);
-
-impl Encode for Name<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for Name<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("client name", MAX_NAME).map(Self)
-    }
+opaque! {
+    /// What a client calls itself, any bytes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Name<'a>("client name", MAX_NAME);
 }
 
 record! {

@@ -1,7 +1,5 @@
 //! The network status monitor, version 1 (X/Open XNFS, chapter 11): hosts tell each other that they have started anew.
 
-use super::xdr::{Decode, Encode, Reader, Writer, XdrError};
-
 /// Program number.
 pub const PROGRAM: u32 = 100_024;
 /// The version spoken here.
@@ -39,20 +37,10 @@ enumeration! {
     }
 }
 
-/// The name of a host (`sm_name`), any bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostName<'a>(pub &'a [u8]);
-
-impl Encode for HostName<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for HostName<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("host name", MAX_NAME).map(Self)
-    }
+opaque! {
+    /// The name of a host (`sm_name`), any bytes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HostName<'a>("host name", MAX_NAME);
 }
 
 record! {

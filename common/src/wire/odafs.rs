@@ -11,8 +11,6 @@ pub use read::*;
 pub use references::*;
 pub use session::*;
 
-use super::xdr::{Decode, Encode, Reader, Writer, XdrError};
-
 /// Program number, of those that RFC 5531 leaves to their users.
 pub const PROGRAM: u32 = 0x200D_AF50;
 /// The version described here.
@@ -75,30 +73,8 @@ impl std::fmt::Display for OdafsStatus {
     }
 }
 
-/// `switch (odafs_status status)` with nothing behind a status other than OK.
-impl<T: Encode> Encode for Result<T, OdafsStatus> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                OdafsStatus::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(status) => {
-                debug_assert_ne!(*status, OdafsStatus::Ok);
-                status.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, OdafsStatus> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match OdafsStatus::decode(r)? {
-            OdafsStatus::Ok => Ok(T::decode(r)?),
-            status => Err(status),
-        })
-    }
-}
+// `switch (odafs_status status)` with nothing behind a status other than OK.
+status_union!(OdafsStatus);
 
 #[cfg(test)]
 mod tests;

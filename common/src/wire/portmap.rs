@@ -100,9 +100,11 @@ impl<'a> Decode<'a> for Binding<'a> {
     }
 }
 
-/// An address with its port, in a text of its own form (RFC 5665, section 5.2.3); empty where there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address<'a>(pub &'a [u8]);
+opaque! {
+    /// An address with its port, in a text of its own form (RFC 5665, section 5.2.3); empty where there is none.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Address<'a>("address", MAX_TEXT);
+}
 
 impl<'a> Address<'a> {
     /// The port at its end.
@@ -111,18 +113,6 @@ impl<'a> Address<'a> {
         let (low, high) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         parts.next()?;
         Some(u16::from_be_bytes([high, low]))
-    }
-}
-
-impl Encode for Address<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for Address<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("address", MAX_TEXT).map(Self)
     }
 }
 

@@ -9,7 +9,7 @@ use odafs_fabric::{Incoming, QueuePair, entropy};
 use super::direct::DirectLine;
 use super::rdma::{self, RdmaLine};
 use super::rpc::RpcLine;
-use super::{Engine, Line, Now};
+use super::{Engine, Line};
 use crate::calls::Transport;
 
 /// The most RDMA Reads that a client may have under way at a time, if it may read at all: as many as Linux accepts.
@@ -102,15 +102,7 @@ impl Engine {
         let (qp, number) = self.accept_as(incoming, &ours.encode(), inbound_reads)?;
         let clients = self.rdma_clients() + 1;
         self.share_credits(clients);
-        let now = Now {
-            config: &self.config,
-            serves: &self.serves,
-            supply: &self.supply,
-            returns: &self.returns,
-            backlog: &self.backlog,
-            time: self.time,
-            draining: false,
-        };
+        let (now, ..) = self.parts(false);
         let line = RdmaLine::new(qp, number, transport, terms, clients, &now);
         Ok(Line::Rdma(Box::new(line)))
     }

@@ -53,30 +53,8 @@ enumeration! {
     }
 }
 
-/// The RFC's `union switch (stat status)`, whose default is void.
-impl<T: Encode> Encode for Result<T, Status> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(status) => {
-                debug_assert_ne!(*status, Status::Ok);
-                status.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, Status> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            status => Err(status),
-        })
-    }
-}
+// The RFC's `union switch (stat status)`, whose default is void.
+status_union!(Status);
 
 /// What the server calls a file (`fhandle`), opaque to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -149,20 +149,10 @@ impl<'a, T: Decode<'a>, F: Decode<'a>> Decode<'a> for Result<T, Failed<F>> {
     }
 }
 
-/// What the server calls a file (`nfs_fh3`), opaque to the client; at most 64 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileHandle<'a>(pub &'a [u8]);
-
-impl Encode for FileHandle<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for FileHandle<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("file handle", MAX_FILE_HANDLE).map(Self)
-    }
+opaque! {
+    /// What the server calls a file (`nfs_fh3`), opaque to the client; at most 64 bytes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct FileHandle<'a>("file handle", MAX_FILE_HANDLE);
 }
 
 /// Data that a transport may place apart from the message (DDP-eligible, RFC 8267): data of reads and writes, and the

@@ -266,20 +266,10 @@ record! {
     }
 }
 
-/// Data that stay in their message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Data<'a>(pub &'a [u8]);
-
-impl Encode for Data<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for Data<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("data", MAX_DATA).map(Self)
-    }
+opaque! {
+    /// Data that stay in their message.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Data<'a>("data", MAX_DATA);
 }
 
 union! {

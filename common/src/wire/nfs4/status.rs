@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
-
 /// The enumeration, the RFC's names and what people read.
 macro_rules! statuses {
     ($($status:ident = $code:literal, $name:literal, $text:literal;)*) => {
@@ -150,31 +148,8 @@ statuses! {
     Xattr2Big = 10096, "XATTR2BIG", "extended attribute too big";
 }
 
-/// The `switch (nfsstat4 status)` of most results: a body with success, none with a failure. The failure is never
-/// [`Status::Ok`].
-impl<T: Encode> Encode for Result<T, Status> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Ok(done) => {
-                Status::Ok.encode(w);
-                done.encode(w);
-            }
-            Err(status) => {
-                debug_assert_ne!(*status, Status::Ok);
-                status.encode(w);
-            }
-        }
-    }
-}
-
-impl<'a, T: Decode<'a>> Decode<'a> for Result<T, Status> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(match Status::decode(r)? {
-            Status::Ok => Ok(T::decode(r)?),
-            status => Err(status),
-        })
-    }
-}
+// The `switch (nfsstat4 status)` of most results: a body with success, none with a failure.
+status_union!(Status);
 
 /// The result of an operation that returns nothing but its status.
 pub type StatusResult = Result<(), Status>;

@@ -17,38 +17,20 @@ pub type Verifier = [u8; 8];
 /// A `sessionid4`.
 pub type SessionId = [u8; 16];
 
-/// A type of opaque bytes with a bound.
-macro_rules! opaque {
-    ($(#[$meta:meta])* $name:ident, $what:literal, $max:expr) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub struct $name<'a>(pub &'a [u8]);
-
-        impl Encode for $name<'_> {
-            fn encode(&self, w: &mut Writer<'_>) {
-                w.opaque(self.0);
-            }
-        }
-
-        impl<'a> Decode<'a> for $name<'a> {
-            fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-                r.opaque($what, $max).map(Self)
-            }
-        }
-    };
-}
-
 opaque! {
     /// The server's name for an object (`nfs_fh4`): at most 128 bytes, opaque to the client.
-    FileHandle, "file handle", MAX_FILE_HANDLE
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct FileHandle<'a>("file handle", MAX_FILE_HANDLE);
 }
 opaque! {
     /// A name in a directory (`component4`) or of an extended attribute: any bytes, not checked here.
-    Name, "name", MAX_NAME
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Name<'a>("name", MAX_NAME);
 }
 opaque! {
     /// At most 1024 bytes that only the peer understands, or a string: an owner, an identity, a tag.
-    Opaque, "opaque", MAX_OPAQUE
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Opaque<'a>("opaque", MAX_OPAQUE);
 }
 
 /// A variable-length array of at most `MAX` items.
@@ -259,5 +241,6 @@ record! {
 
 opaque! {
     /// `attrlist4`
-    AttributeValues, "attribute values", MAX_ATTRIBUTE_VALUES
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct AttributeValues<'a>("attribute values", MAX_ATTRIBUTE_VALUES);
 }

@@ -2,27 +2,16 @@
 
 use super::Status;
 use super::types::{List, Name};
-use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// The longest value that decoders take (`XATTR_SIZE_MAX` of Linux), in bytes.
 pub const MAX_XATTR: u32 = 1 << 16;
 /// The most names that decoders take in one list.
 pub const MAX_XATTRS: u32 = 1 << 16;
 
-/// `xattrvalue4`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct XattrValue<'a>(pub &'a [u8]);
-
-impl Encode for XattrValue<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for XattrValue<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("extended attribute", MAX_XATTR).map(Self)
-    }
+opaque! {
+    /// `xattrvalue4`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct XattrValue<'a>("extended attribute", MAX_XATTR);
 }
 
 enumeration! {

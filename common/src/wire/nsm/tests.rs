@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::wire::testing::{bytes, golden, round_trip};
+use crate::wire::xdr::{Decode as _, Encode as _, XdrError};
 
 const ID: MonitorId<'static> = MonitorId {
     host: HostName(b"there"),

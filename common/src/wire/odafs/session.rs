@@ -129,20 +129,10 @@ impl<'a> Decode<'a> for OpenSessionArgs<'a> {
 /// OPEN_SESSION
 pub type OpenSessionResult<'a> = Result<Handshake<'a>, OdafsStatus>;
 
-/// Second message of the handshake. Its payload is [`Accepted`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handshake<'a>(pub &'a [u8]);
-
-impl Encode for Handshake<'_> {
-    fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
-    }
-}
-
-impl<'a> Decode<'a> for Handshake<'a> {
-    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("handshake", MAX_HANDSHAKE).map(Self)
-    }
+opaque! {
+    /// Second message of the handshake. Its payload is [`Accepted`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Handshake<'a>("handshake", MAX_HANDSHAKE);
 }
 
 record! {

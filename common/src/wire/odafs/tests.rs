@@ -7,6 +7,7 @@ use crate::wire::nfs3::{Failed, FileHandle, Payload, Status};
 use crate::wire::testing::{
     attributes, bytes, file_handle, golden, payload, post_attributes, round_trip,
 };
+use crate::wire::xdr::{Decode, Encode, Writer, XdrError};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;

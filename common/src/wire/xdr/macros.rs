@@ -56,6 +56,58 @@ macro_rules! union {
     };
 }
 
+/// Opaque bytes of at most so many, by the name that an error has for them.
+macro_rules! opaque {
+    ($(#[$meta:meta])* pub struct $name:ident<'a>($what:literal, $max:expr);) => {
+        $(#[$meta])*
+        pub struct $name<'a>(pub &'a [u8]);
+        impl $crate::wire::xdr::Encode for $name<'_> {
+            fn encode(&self, w: &mut $crate::wire::xdr::Writer<'_>) {
+                w.opaque(self.0);
+            }
+        }
+        impl<'a> $crate::wire::xdr::Decode<'a> for $name<'a> {
+            fn decode(
+                r: &mut $crate::wire::xdr::Reader<'a>,
+            ) -> Result<Self, $crate::wire::xdr::XdrError> {
+                r.opaque($what, $max).map(Self)
+            }
+        }
+    };
+}
+
+/// The union of a status and, where that is `Ok`, a body: a `Result` whose error is the status, and then never `Ok`.
+macro_rules! status_union {
+    ($status:ident) => {
+        impl<T: $crate::wire::xdr::Encode> $crate::wire::xdr::Encode for Result<T, $status> {
+            fn encode(&self, w: &mut $crate::wire::xdr::Writer<'_>) {
+                match self {
+                    Ok(done) => {
+                        $status::Ok.encode(w);
+                        done.encode(w);
+                    }
+                    Err(status) => {
+                        debug_assert_ne!(*status, $status::Ok);
+                        status.encode(w);
+                    }
+                }
+            }
+        }
+        impl<'a, T: $crate::wire::xdr::Decode<'a>> $crate::wire::xdr::Decode<'a>
+            for Result<T, $status>
+        {
+            fn decode(
+                r: &mut $crate::wire::xdr::Reader<'a>,
+            ) -> Result<Self, $crate::wire::xdr::XdrError> {
+                Ok(match $status::decode(r)? {
+                    $status::Ok => Ok(T::decode(r)?),
+                    status => Err(status),
+                })
+            }
+        }
+    };
+}
+
 /// An XDR enumeration; decoding takes the listed values alone.
 macro_rules! enumeration {
     ($(#[$meta:meta])* $vis:vis enum $name:ident ($what:literal) {

@@ -6,7 +6,7 @@ use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Region, Remote,
     RemoteInvalidation, Sink, Source, SteeringTag,
 };
-use crate::memory::{Arena, ArenaView, LifeWord, Target};
+use crate::memory::{Arena, LifeWord, Target};
 use crate::verbs::device::remote_invalidation;
 use crate::verbs::domain::{SLOT_BYTES, Window};
 use crate::verbs::queue::{GatherEntry, Work};
@@ -302,10 +302,6 @@ impl QueuePair for Pair {
         let [arena, stamps] = self.domain.exposed(arena)?;
         self.queue.open(Access::READ)?;
         Ok(Exposed { arena, stamps })
-    }
-
-    fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
-        Ok(None)
     }
 
     fn max_message(&self) -> usize {

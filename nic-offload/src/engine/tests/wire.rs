@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::memory::{Arena, ArenaView, LifeWord, Region};
+use odafs_fabric::memory::{Arena, LifeWord, Region};
 use odafs_fabric::sync::{Arc, Mutex, mpsc};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
@@ -165,10 +165,6 @@ impl QueuePair for Pair {
             offset,
         });
         Ok(Exposed { arena, stamps })
-    }
-
-    fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
-        Ok(None)
     }
 
     fn max_message(&self) -> usize {
