@@ -3,8 +3,9 @@
 use super::Status;
 use super::types::{List, Name};
 
-/// The longest value that decoders take (`XATTR_SIZE_MAX` of Linux), in bytes.
-pub const MAX_XATTR: u32 = 1 << 16;
+/// The longest value that decoders take, in bytes: longer than any that Linux has (64 KiB, `XATTR_SIZE_MAX`), so that a server can
+/// answer XATTR2BIG.
+pub const MAX_XATTR: u32 = 4 << 20;
 /// The most names that decoders take in one list.
 pub const MAX_XATTRS: u32 = 1 << 16;
 

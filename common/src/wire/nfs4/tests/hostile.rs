@@ -32,7 +32,7 @@ fn lengths_are_bounded_before_anything_else() {
     too_long::<TestStateIdArgs>("00001001", 4096);
     too_long::<AtMostOne<u32>>("00000002", 1);
     too_long::<CallbackSecurities<'_>>("00000041", 64);
-    too_long::<XattrValue<'_>>("00010001", 1 << 16);
+    too_long::<XattrValue<'_>>("00400001", 4 << 20);
     too_long::<Payload<'_>>("ffffffff", 4 << 20);
     too_long::<Data<'_>>("ffffffff", 4 << 20);
     too_long::<CompoundHeader<'_>>("ffffffff", 1024);
@@ -84,4 +84,17 @@ fn unknown_choices_are_errors() {
     bad_value::<CallbackOperation<'_>>("00000005");
     bad_value::<CallbackResult<'_>>("00000005");
     bad_value::<CreateType<'_>>("0000000a");
+}
+
+/// So that a server can answer XATTR2BIG.
+#[test]
+fn an_extended_attribute_may_be_longer_than_any_that_linux_has() {
+    let value = vec![7; (1 << 16) + 1];
+    let args = SetXattrArgs {
+        option: SetXattrOption::Either,
+        name: Name(b"key"),
+        value: XattrValue(&value),
+    };
+    let bytes = args.to_bytes();
+    assert_eq!(SetXattrArgs::from_bytes(&bytes), Ok(args));
 }
