@@ -70,7 +70,7 @@ pub struct Options {
     /// attributes again: one call more for each. False by default.
     pub acls: bool,
     /// Number of threads that answer the kernel, which is the number of calls that may be under way at once: by io_uring, for
-    /// each processor. 8 by default, 1 at least.
+    /// each processor, or fewer where there are many processors. 8 by default, 1 at least.
     pub threads: usize,
     /// How the kernel is answered. The default is [`Uring::Auto`].
     pub uring: Uring,
@@ -199,7 +199,7 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
     let files = Arc::new(Files::new(fs, root.handle, options));
     let rings = match options.uring {
         Uring::Off => None,
-        Uring::Auto => Rings::new()
+        Uring::Auto => Rings::new(options.threads.max(1))
             .inspect_err(|why| tracing::debug!("no FUSE over io_uring: {why}"))
             .ok()
             .map(Arc::new),
@@ -217,8 +217,9 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
             // Nothing may ask for a file before this: the kernel lets it wait for the rings.
             let threads = rings
                 .filter(|rings| rings.agreed())
-                .map(|rings| rings.start(session.as_fd(), &files, options.threads.max(1)))
-                .transpose()?;
+                .map(|rings| rings.start(session.as_fd(), &files))
+                .transpose()?
+                .flatten();
             // Those that answer have it. It ends with the last of them.
             drop(files);
             std::thread::Builder::new()

@@ -7,10 +7,12 @@
 //! # Queues and threads
 //! The kernel has a queue for each possible processor. A request goes to the queue of the processor that the program runs on,
 //! where one of the queue's entries takes it to the thread that registered the entry. It waits for that very thread, though
-//! others may be idle. So each thread has one entry only, and a thread that waits for the server delays no other request. Each
-//! queue begins with one thread, as the kernel demands. Whenever a request takes the last idle thread of a queue, another one
-//! is started, up to [`Options::threads`](crate::Options::threads) for each queue. The kernel prefers the entry that
-//! answered last, so the other threads sleep as long as calls do not overlap.
+//! others may be idle. So each thread has one entry only, and a thread that waits for the server delays no other request.
+//!
+//! A queue has [`Options::threads`](crate::Options::threads) threads from the beginning, or fewer on machines with many
+//! processors ([`threads_of`]). Starting them when they are needed would not do: the kernel gives an entry that is registered
+//! later none of the requests that wait already, until the queue's next answer. The kernel prefers the entry that answered
+//! last, so all but one sleep as long as calls do not overlap.
 //!
 //! The threads of a queue stay on its processor. The program sleeps while its request is carried out, and gives the processor
 //! to the thread, which finds the request's memory in its caches. No other processor has to be woken, which costs more than
@@ -27,19 +29,21 @@ mod entry;
 mod wire;
 
 use crate::{files::Files, inodes::locked, operations::WRITE_MAX};
-use entry::{Entry, Ring};
+use entry::{Entry, Registered, Ring};
 use fuser::Errno;
 use rustix::{
     io::Errno as System,
     thread::{CpuSet, sched_setaffinity},
 };
 use std::{
+    convert::Infallible,
     fs, io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
     },
     thread::JoinHandle,
 };
@@ -49,18 +53,31 @@ const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
 /// The processors that the kernel has queues for.
 const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
 
+/// What all threads together come to, in number, if that leaves each queue two. Each takes a file descriptor.
+const THREADS_MAX: usize = 256;
+
 /// Rings for the queues of the kernel, made before the kernel is told that it may use them: after that, programs wait for them.
 pub struct Rings {
+    /// The number of queues.
+    queues: u16,
+    /// One for each thread.
     rings: Mutex<Vec<Ring>>,
     agreed: AtomicBool,
 }
 
+/// The number of threads of each queue, where `asked` are asked for.
+fn threads_of(queues: u16, asked: usize) -> usize {
+    asked
+        .min(THREADS_MAX / usize::from(queues.max(1)))
+        .max(asked.min(2))
+}
+
 impl Rings {
-    /// Makes a ring for each queue.
+    /// Makes the rings for `threads` threads for each queue.
     ///
     /// # Errors
-    /// There is none to be had. The text says why.
-    pub fn new() -> Result<Self, String> {
+    /// There are none to be had. The text says why.
+    pub fn new(threads: usize) -> Result<Self, String> {
         match fs::read_to_string(ENABLED) {
             Ok(text) if text.trim() == "Y" => {}
             Ok(_) => {
@@ -72,8 +89,10 @@ impl Rings {
         }
         let text = fs::read_to_string(PROCESSORS).map_err(|why| format!("{PROCESSORS}: {why}"))?;
         let queues = processors(&text).ok_or_else(|| format!("{PROCESSORS}: {text}"))?;
-        let rings: Result<_, _> = (0..queues).map(|_| Ring::new()).collect();
+        let number = usize::from(queues) * threads_of(queues, threads);
+        let rings: Result<_, _> = (0..number).map(|_| Ring::new()).collect();
         Ok(Self {
+            queues,
             rings: Mutex::new(rings.map_err(|why| format!("io_uring_setup: {why}"))?),
             agreed: AtomicBool::new(false),
         })
@@ -89,32 +108,39 @@ impl Rings {
         self.agreed.load(SeqCst)
     }
 
-    /// Starts a thread for each queue, and hands the kernel the first entries. `most` is the number of threads that a queue may
-    /// come to.
+    /// Starts the threads, and waits until the kernel has their entries. Returns `None` if it refuses one: then it asks by
+    /// /dev/fuse.
     ///
     /// # Errors
-    /// The system starts no threads. Then the file system has to be unmounted.
-    pub fn start(
-        &self,
-        device: BorrowedFd<'_>,
-        files: &Arc<Files>,
-        most: usize,
-    ) -> io::Result<Threads> {
-        let threads = Threads::default();
+    /// The system has no threads or no memory. Then the file system has to be unmounted, because the kernel waits for entries.
+    pub fn start(&self, device: BorrowedFd<'_>, files: &Arc<Files>) -> io::Result<Option<Threads>> {
         let device = Arc::new(device.try_clone_to_owned()?);
+        let (tell, told) = mpsc::channel();
+        let mut threads = Vec::new();
         for (number, ring) in locked(&self.rings).drain(..).enumerate() {
-            let queue = Arc::new(Queue {
-                number: number as u16,
+            let server = Server {
+                queue: (number % usize::from(self.queues)) as u16,
                 device: device.clone(),
                 files: files.clone(),
-                most,
-                started: AtomicUsize::new(0),
-                idle: AtomicUsize::new(0),
-                threads: threads.clone(),
-            });
-            queue.start(ring)?;
+            };
+            let tell = tell.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("odafs-ring-{}", server.queue))
+                .spawn(move || server.run(ring, tell))?;
+            threads.push(thread);
         }
-        Ok(threads)
+        drop(tell);
+        let mut all = Some(Threads(threads));
+        for result in told {
+            match result? {
+                Registered::Yes => {}
+                Registered::Refused(why) => {
+                    tracing::debug!("no FUSE over io_uring: the kernel refuses an entry: {why}");
+                    all = None;
+                }
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -128,80 +154,57 @@ fn processors(list: &str) -> Option<u16> {
 }
 
 /// The threads that answer by rings.
-#[derive(Debug, Clone, Default)]
-pub struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
+#[derive(Debug)]
+pub struct Threads(Vec<JoinHandle<()>>);
 
 impl Threads {
     /// Waits until they have ended, which they do when the kernel asks nothing any more.
-    pub fn join(&self) {
-        // The lock is not held meanwhile: threads that are about to end may have started others.
-        while let Some(thread) = { locked(&self.0).pop() } {
+    pub fn join(self) {
+        for thread in self.0 {
             // A panic of the file system's was caught, and any other leaves nothing to do.
             let _ = thread.join();
         }
     }
 }
 
-/// A queue of the kernel.
-struct Queue {
-    /// The number of its processor.
-    number: u16,
+/// What a thread needs to answer.
+struct Server {
+    /// The number of its queue, which is that of its processor.
+    queue: u16,
     device: Arc<OwnedFd>,
     files: Arc<Files>,
-    /// The number of threads that it may come to.
-    most: usize,
-    /// The number of threads that were started.
-    started: AtomicUsize,
-    /// The number of threads that wait for requests.
-    idle: AtomicUsize,
-    threads: Threads,
 }
 
-impl Queue {
-    fn start(self: Arc<Self>, ring: Ring) -> io::Result<()> {
-        let number = self.started.fetch_add(1, SeqCst);
-        let threads = self.threads.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("odafs-ring-{}-{number}", self.number))
-            .spawn(move || self.run(ring))?;
-        locked(&threads.0).push(thread);
-        Ok(())
-    }
-
-    /// Starts one more thread, if there may be more. Requests wait longer without it, but they are answered.
-    fn grow(self: &Arc<Self>) {
-        if self.started.load(SeqCst) >= self.most {
-            return;
-        }
-        if let Err(why) = Ring::new().and_then(|ring| self.clone().start(ring)) {
-            tracing::debug!("no more threads for queue {}: {why}", self.number);
-        }
-    }
-
-    /// Answers requests until the mount has ended.
-    fn run(self: Arc<Self>, ring: Ring) {
+impl Server {
+    /// Registers an entry, says so to `tell`, and answers requests until the mount has ended.
+    fn run(self, ring: Ring, tell: mpsc::Sender<io::Result<Registered>>) {
         let mut processor = CpuSet::new();
-        processor.set(self.number.into());
+        processor.set(self.queue.into());
         // It is slower elsewhere, and this may not be a processor that this process may use.
         let _ = sched_setaffinity(None, &processor);
+        let device = self.device.as_fd();
+        let (entry, registered) =
+            match Entry::register(ring, device, self.queue, WRITE_MAX as usize) {
+                Ok((entry, Registered::Yes)) => (Some(entry), Ok(Registered::Yes)),
+                Ok((_, refused)) => (None, Ok(refused)),
+                Err(why) => (None, Err(why)),
+            };
+        // If nobody listens, the mount has failed, and ends.
+        let _ = tell.send(registered);
+        // The mount waits for the last of these.
+        drop(tell);
+        let Some(entry) = entry else { return };
         let ended = [System::NOTCONN, System::CONNABORTED, System::CANCELED];
-        match self.answer(ring) {
+        match self.answer(entry) {
             Err(why) if System::from_io_error(&why).is_some_and(|why| ended.contains(&why)) => {}
-            Err(why) => tracing::warn!("queue {} of FUSE over io_uring: {why}", self.number),
+            Err(why) => tracing::warn!("queue {} of FUSE over io_uring: {why}", self.queue),
             Ok(never) => match never {},
         }
     }
 
-    fn answer(self: &Arc<Self>, ring: Ring) -> io::Result<std::convert::Infallible> {
-        let device = self.device.as_fd();
-        let mut entry = Entry::register(ring, device, self.number, WRITE_MAX as usize)?;
+    fn answer(&self, mut entry: Entry) -> io::Result<Infallible> {
         loop {
-            self.idle.fetch_add(1, SeqCst);
-            let came = entry.wait();
-            if self.idle.fetch_sub(1, SeqCst) == 1 && came.is_ok() {
-                self.grow();
-            }
-            came?;
+            entry.wait()?;
             entry.answer(|request| {
                 let answer = || answer::answer(&self.files, request);
                 // Without this thread, programs on its processor might wait for ever.
@@ -213,7 +216,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::processors;
+    use super::{processors, threads_of};
 
     #[test]
     fn processors_are_counted() {
@@ -222,6 +225,14 @@ mod tests {
         }
         for wrong in ["", "x", "3-0", "0-65535", "0-1,"] {
             assert_eq!(processors(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn many_processors_have_few_threads_each() {
+        for (queues, asked, each) in [(2, 8, 8), (64, 8, 4), (1024, 8, 2), (1024, 1, 1), (1, 1, 1)]
+        {
+            assert_eq!(threads_of(queues, asked), each, "{queues} {asked}");
         }
     }
 }

@@ -38,6 +38,13 @@ pub struct Entry {
     in_flight: bool,
 }
 
+/// What the kernel says of an entry.
+pub enum Registered {
+    Yes,
+    /// It will not use the entry.
+    Refused(io::Error),
+}
+
 impl Ring {
     /// A ring, which is off until a thread makes an entry of it.
     ///
@@ -60,14 +67,13 @@ impl Entry {
     /// `payload` is the length of the longest request or answer, in bytes, without headers.
     ///
     /// # Errors
-    /// The system has no memory, or has refused the device. If the kernel refuses the entry, the first [`wait`](Self::wait)
-    /// says so.
+    /// The system has no memory, or refuses the ring.
     pub fn register(
         ring: Ring,
         device: BorrowedFd<'_>,
         queue: u16,
         payload: usize,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, Registered)> {
         ring.0.submitter().register_enable_rings()?;
         ring.0.submitter().register_files(&[device.as_raw_fd()])?;
         let mut memory = MmapMut::map_anon(PAYLOAD + payload)?;
@@ -81,7 +87,13 @@ impl Entry {
             in_flight: false,
         };
         entry.push(command::REGISTER, 0)?;
-        Ok(entry)
+        entry.ring.0.submit()?;
+        // A refusal is there at once. Requests come only to who waits.
+        let registered = match entry.completed() {
+            Some(Err(why)) => Registered::Refused(why),
+            Some(Ok(())) | None => Registered::Yes,
+        };
+        Ok((entry, registered))
     }
 
     /// Queues a command. The kernel gets it with the next [`wait`](Self::wait).
@@ -104,7 +116,7 @@ impl Entry {
         self.in_flight = true;
         // SAFETY: The command names the first registered file, and memory that stays where it is until the command has
         // completed: `self.memory` is replaced nowhere, and kept for good if the entry is dropped before. Until then nobody
-        // here refers to the memory's contents, because `wait` alone clears `in_flight`, `memory` refuses
+        // here refers to the memory's contents, because `completed` alone clears `in_flight`, `memory` refuses
         // while it is set, and what it returns ends with the borrow of `self`.
         let pushed = unsafe { self.ring.0.submission().push(&entry) };
         pushed.map_err(|_| System::BUSY.into())
@@ -115,21 +127,27 @@ impl Entry {
     /// # Errors
     /// `ENOTCONN`, `ECONNABORTED` and `ECANCELED`: the mount has ended. Others: the kernel has refused the entry or the answer.
     pub fn wait(&mut self) -> io::Result<()> {
-        loop {
+        while self.in_flight {
             match self.ring.0.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            let Some(completion) = self.ring.0.completion().next() else {
-                continue;
-            };
-            self.in_flight = false;
-            return match completion.result() {
-                0.. => Ok(()),
-                error => Err(io::Error::from_raw_os_error(-error)),
-            };
+            if let Some(result) = self.completed() {
+                return result;
+            }
         }
+        Ok(())
+    }
+
+    /// The result of the command, if it has completed.
+    fn completed(&mut self) -> Option<io::Result<()>> {
+        let result = self.ring.0.completion().next()?.result();
+        self.in_flight = false;
+        Some(match result {
+            0.. => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        })
     }
 
     /// Memory that the kernel does not use.
