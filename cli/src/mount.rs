@@ -35,8 +35,8 @@ In /etc/fstab, if mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
 
 Options of -o: ro, rw, cache=MODE, allow_other, [no]acl, route=ROUTE, deadline=TIME, threads=N
-(1 to 256), uring=auto, uring=off, [no]suid, [no]dev, [no]exec. The options of mount(8) itself (_netdev, noauto, nofail,
-x-*) are accepted and have no effect.
+(1 to 256), uring=auto|off (FUSE over io_uring), [no]suid, [no]dev, [no]exec. The options of
+mount(8) itself (_netdev, noauto, nofail, x-*) are accepted and have no effect.
 
 If the server does not answer, calls wait for the deadline and then fail with EIO. If the
 process was killed, `umount -l DIR` clears the directory. bindings/mount/README.md describes what

@@ -218,8 +218,7 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
             let threads = rings
                 .filter(|rings| rings.agreed())
                 .map(|rings| rings.start(session.as_fd(), &files))
-                .transpose()?
-                .flatten();
+                .transpose()?;
             // Those that answer have it. It ends with the last of them.
             drop(files);
             std::thread::Builder::new()

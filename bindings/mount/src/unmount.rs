@@ -76,7 +76,7 @@ impl Mounted {
         rings: Option<Threads>,
         dir: PathBuf,
     ) -> io::Result<Self> {
-        let uses_io_uring = rings.is_some();
+        let uses_io_uring = rings.as_ref().is_some_and(|rings| rings.in_use);
         let ended = Arc::new(AtomicBool::new(false));
         let unmounter = Unmounter {
             device: device_at(&dir)?,

@@ -14,9 +14,11 @@
 //! later none of the requests that wait already, until the queue's next answer. The kernel prefers the entry that answered
 //! last, so all but one sleep as long as calls do not overlap.
 //!
-//! The threads of a queue stay on its processor. The program sleeps while its request is carried out, and gives the processor
-//! to the thread, which finds the request's memory in its caches. No other processor has to be woken, which costs more than
-//! most reads do. For the same reason, no thread spins for requests: it would keep the program from running.
+//! The threads may run on any processor. It looks better to keep each to the processor of its queue: the program sleeps while
+//! its request is carried out, so the processor is free. But when the thread wakes the program, the scheduler finds this
+//! processor busy, with that thread, and moves the program to an idle one. That one has to be woken, for each request anew, which
+//! took 30 to 40 us in a virtual machine instead of 12. No thread spins for requests either: in the end both would run on one
+//! processor, and the thread would keep the program from it.
 //!
 //! # Why not a library
 //! `fuser` 0.18 does not know the rings, and keeps its decoder of requests to itself. Of the crates that do,
@@ -31,10 +33,7 @@ mod wire;
 use crate::{files::Files, inodes::locked, operations::WRITE_MAX};
 use entry::{Entry, Registered, Ring};
 use fuser::Errno;
-use rustix::{
-    io::Errno as System,
-    thread::{CpuSet, sched_setaffinity},
-};
+use rustix::io::Errno as System;
 use std::{
     convert::Infallible,
     fs, io,
@@ -51,29 +50,29 @@ use std::{
 /// Says whether the kernel offers file systems its rings.
 const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
 /// The processors that the kernel has queues for.
-const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+/// Those of them that run programs now.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// What all threads together come to, in number, if that leaves each queue two. Each takes a file descriptor.
+/// What all threads together come to, in number, if that leaves each processor two. Each takes a file descriptor.
 const THREADS_MAX: usize = 256;
 
 /// Rings for the queues of the kernel, made before the kernel is told that it may use them: after that, programs wait for them.
 pub struct Rings {
-    /// The number of queues.
-    queues: u16,
-    /// One for each thread.
-    rings: Mutex<Vec<Ring>>,
+    /// One for each thread, with the number of the thread's queue.
+    rings: Mutex<Vec<(u16, Ring)>>,
     agreed: AtomicBool,
 }
 
-/// The number of threads of each queue, where `asked` are asked for.
-fn threads_of(queues: u16, asked: usize) -> usize {
-    asked
-        .min(THREADS_MAX / usize::from(queues.max(1)))
-        .max(asked.min(2))
+/// The number of threads for each processor, where `asked` are asked for.
+fn threads_of(processors: usize, asked: usize) -> usize {
+    let most = THREADS_MAX / processors.max(1);
+    asked.min(most).max(asked.min(2))
 }
 
 impl Rings {
-    /// Makes the rings for `threads` threads for each queue.
+    /// Makes the rings for `threads` threads for each processor. A processor that is switched off has one thread, as the kernel
+    /// demands.
     ///
     /// # Errors
     /// There are none to be had. The text says why.
@@ -87,12 +86,15 @@ impl Rings {
             }
             Err(_) => return Err(format!("this kernel has none (no {ENABLED})")),
         }
-        let text = fs::read_to_string(PROCESSORS).map_err(|why| format!("{PROCESSORS}: {why}"))?;
-        let queues = processors(&text).ok_or_else(|| format!("{PROCESSORS}: {text}"))?;
-        let number = usize::from(queues) * threads_of(queues, threads);
-        let rings: Result<_, _> = (0..number).map(|_| Ring::new()).collect();
+        let (possible, online) = (processors(POSSIBLE)?, processors(ONLINE)?);
+        let each = threads_of(online.len(), threads);
+        let queues = 0..possible.len() as u16;
+        let threads = queues.flat_map(|queue| {
+            let number = if online.contains(&queue) { each } else { 1 };
+            std::iter::repeat_n(queue, number)
+        });
+        let rings: io::Result<_> = threads.map(|queue| Ok((queue, Ring::new()?))).collect();
         Ok(Self {
-            queues,
             rings: Mutex::new(rings.map_err(|why| format!("io_uring_setup: {why}"))?),
             agreed: AtomicBool::new(false),
         })
@@ -108,59 +110,67 @@ impl Rings {
         self.agreed.load(SeqCst)
     }
 
-    /// Starts the threads, and waits until the kernel has their entries. Returns `None` if it refuses one: then it asks by
-    /// /dev/fuse.
+    /// Starts the threads, and waits until the kernel has their entries.
     ///
     /// # Errors
     /// The system has no threads or no memory. Then the file system has to be unmounted, because the kernel waits for entries.
-    pub fn start(&self, device: BorrowedFd<'_>, files: &Arc<Files>) -> io::Result<Option<Threads>> {
+    pub fn start(&self, device: BorrowedFd<'_>, files: &Arc<Files>) -> io::Result<Threads> {
         let device = Arc::new(device.try_clone_to_owned()?);
         let (tell, told) = mpsc::channel();
         let mut threads = Vec::new();
-        for (number, ring) in locked(&self.rings).drain(..).enumerate() {
+        for (queue, ring) in locked(&self.rings).drain(..) {
             let server = Server {
-                queue: (number % usize::from(self.queues)) as u16,
+                queue,
                 device: device.clone(),
                 files: files.clone(),
             };
             let tell = tell.clone();
             let thread = std::thread::Builder::new()
-                .name(format!("odafs-ring-{}", server.queue))
+                .name(format!("odafs-ring-{queue}"))
                 .spawn(move || server.run(ring, tell))?;
             threads.push(thread);
         }
         drop(tell);
-        let mut all = Some(Threads(threads));
+        let mut in_use = true;
         for result in told {
-            match result? {
-                Registered::Yes => {}
-                Registered::Refused(why) => {
-                    tracing::debug!("no FUSE over io_uring: the kernel refuses an entry: {why}");
-                    all = None;
-                }
+            if let Registered::Refused(why) = result? {
+                tracing::debug!("no FUSE over io_uring: the kernel refuses an entry: {why}");
+                in_use = false;
             }
         }
-        Ok(all)
+        Ok(Threads { threads, in_use })
     }
 }
 
-/// The number of processors in a list like `0-3,8`.
-fn processors(list: &str) -> Option<u16> {
-    list.trim().split(',').try_fold(0u16, |sum, range| {
+/// The processors that a file of the kernel lists.
+fn processors(path: &str) -> Result<Vec<u16>, String> {
+    let text = fs::read_to_string(path).map_err(|why| format!("{path}: {why}"))?;
+    numbers(&text).ok_or_else(|| format!("{path}: {text}"))
+}
+
+/// The numbers in a list like `0-3,8`.
+fn numbers(list: &str) -> Option<Vec<u16>> {
+    let mut all = Vec::new();
+    for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
+        all.extend(first..=last);
+    }
+    Some(all)
 }
 
 /// The threads that answer by rings.
 #[derive(Debug)]
-pub struct Threads(Vec<JoinHandle<()>>);
+pub struct Threads {
+    threads: Vec<JoinHandle<()>>,
+    /// Whether the kernel asks by rings. If it refuses an entry, it goes on to ask by /dev/fuse.
+    pub in_use: bool,
+}
 
 impl Threads {
     /// Waits until they have ended, which they do when the kernel asks nothing any more.
     pub fn join(self) {
-        for thread in self.0 {
+        for thread in self.threads {
             // A panic of the file system's was caught, and any other leaves nothing to do.
             let _ = thread.join();
         }
@@ -178,10 +188,6 @@ struct Server {
 impl Server {
     /// Registers an entry, says so to `tell`, and answers requests until the mount has ended.
     fn run(self, ring: Ring, tell: mpsc::Sender<io::Result<Registered>>) {
-        let mut processor = CpuSet::new();
-        processor.set(self.queue.into());
-        // It is slower elsewhere, and this may not be a processor that this process may use.
-        let _ = sched_setaffinity(None, &processor);
         let device = self.device.as_fd();
         let (entry, registered) =
             match Entry::register(ring, device, self.queue, WRITE_MAX as usize) {
@@ -216,23 +222,29 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use super::{processors, threads_of};
+    use super::{numbers, threads_of};
 
     #[test]
-    fn processors_are_counted() {
-        for (list, number) in [("0\n", 1), ("0-1\n", 2), ("0-3,8-11,15", 9)] {
-            assert_eq!(processors(list), Some(number), "{list}");
-        }
-        for wrong in ["", "x", "3-0", "0-65535", "0-1,"] {
-            assert_eq!(processors(wrong), None, "{wrong}");
+    fn lists_of_processors_are_read() {
+        for (list, wanted) in [
+            ("0\n", Some(vec![0])),
+            ("0-1\n", Some(vec![0, 1])),
+            ("0-2,8-9,15", Some(vec![0, 1, 2, 8, 9, 15])),
+            ("", None),
+            ("x", None),
+            ("0-65536", None),
+            ("0-1,", None),
+        ] {
+            assert_eq!(numbers(list), wanted, "{list}");
         }
     }
 
     #[test]
     fn many_processors_have_few_threads_each() {
-        for (queues, asked, each) in [(2, 8, 8), (64, 8, 4), (1024, 8, 2), (1024, 1, 1), (1, 1, 1)]
+        for (processors, asked, each) in
+            [(2, 8, 8), (64, 8, 4), (1024, 8, 2), (1024, 1, 1), (1, 1, 1)]
         {
-            assert_eq!(threads_of(queues, asked), each, "{queues} {asked}");
+            assert_eq!(threads_of(processors, asked), each, "{processors} {asked}");
         }
     }
 }

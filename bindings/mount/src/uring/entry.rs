@@ -17,6 +17,7 @@ use std::{
     io,
     mem::size_of,
     os::fd::{AsRawFd as _, BorrowedFd},
+    time::Duration,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -131,6 +132,11 @@ impl Entry {
             match self.ring.0.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // The system is short of memory.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             if let Some(result) = self.completed() {
