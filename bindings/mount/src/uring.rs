@@ -17,7 +17,7 @@
 //! The threads may run on any processor. It looks better to keep each to the processor of its queue: the program sleeps while
 //! its request is carried out, so the processor is free. But when the thread wakes the program, the scheduler finds this
 //! processor busy, with that thread, and moves the program to an idle one. That one has to be woken, for each request anew, which
-//! took 30 to 40 us in a virtual machine instead of 12. No thread spins for requests either: it would take a processor from
+//! took 30 to 40 us at the median in a virtual machine instead of 12. No thread spins for requests either: it would take a processor from
 //! programs.
 //!
 //! # Why not a library
