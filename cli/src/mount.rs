@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use odafs::{Client, Options, Route, Url};
-use odafs_mount::{Cache, Mounted};
+use odafs_mount::{Cache, Mounted, Uring};
 
 use crate::connection::{RouteName, url};
 use crate::signals::Signals;
@@ -35,8 +35,8 @@ In /etc/fstab, if mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
 
 Options of -o: ro, rw, cache=MODE, allow_other, [no]acl, route=ROUTE, deadline=TIME, threads=N
-(1 to 256), [no]suid, [no]dev, [no]exec. The options of mount(8) itself (_netdev, noauto, nofail,
-x-*) are accepted and have no effect.
+(1 to 256), uring=auto|off (FUSE over io_uring), [no]suid, [no]dev, [no]exec. The options of
+mount(8) itself (_netdev, noauto, nofail, x-*) are accepted and have no effect.
 
 If the server does not answer, calls wait for the deadline and then fail with EIO. If the
 process was killed, `umount -l DIR` clears the directory. bindings/mount/README.md describes what
@@ -256,6 +256,13 @@ fn take(asked: &mut Asked, option: &str) -> Result<(), String> {
                 _ => return Err("give a number from 1 to 256".to_owned()),
             }
         }
+        ("uring", Some(value)) => {
+            mount.uring = match value {
+                "auto" => Uring::Auto,
+                "off" => Uring::Off,
+                _ => return Err("give auto or off".to_owned()),
+            }
+        }
         // Options for mount(8) and systemd, and options that describe what is so anyway.
         (
             "defaults"
@@ -319,6 +326,8 @@ mod tests {
         assert_eq!((asked.mount.cache, asked.mount.threads), (Cache::Off, 3));
         assert_eq!(asked.deadline, Duration::from_secs(5));
         assert_eq!(asked.route, Route::Rpc);
+        assert_eq!(asked.mount.uring, Uring::Auto);
+        assert_eq!(with("uring=off").unwrap().mount.uring, Uring::Off);
         with("defaults,_netdev,x-systemd.automount,comment=a,nofail,noauto").unwrap();
     }
 
@@ -337,6 +346,7 @@ mod tests {
             "ro=1",
             "threads=0",
             "threads=257",
+            "uring=on",
             "deadline=0s",
             "vers=3",
             "remount",

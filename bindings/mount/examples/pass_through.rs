@@ -1,5 +1,6 @@
-//! Reads through the mount, beside the same reads through a file system that does nothing but pass them on to a local file:
-//! what FUSE itself costs. Root, /dev/fuse:
+//! Reads through the mount, by /dev/fuse and by io_uring, beside the same reads through a file system that does nothing but pass
+//! them on to a local file, by /dev/fuse: what FUSE itself costs. Root, /dev/fuse; and for io_uring `echo Y
+//! >/sys/module/fuse/parameters/enable_uring`:
 //!
 //!     cargo run --release -p odafs-mount --example pass_through
 
@@ -10,6 +11,7 @@ use fuser::{
 };
 use memmap2::MmapMut;
 use odafs::Client;
+use odafs_mount::Uring;
 use odafs_server::{config::ServerConfig, server::Server};
 use std::{
     cell::RefCell,
@@ -25,7 +27,7 @@ use std::{
 const FILE: usize = 256 << 20;
 /// As the mount has them.
 const THREADS: usize = 8;
-/// Rounds; both are measured in each.
+/// Rounds; all are measured in each.
 const ROUNDS: u64 = 7;
 /// O_DIRECT: past the kernel's cache (x86-64).
 const DIRECT: i32 = 0x4000;
@@ -153,13 +155,26 @@ fn show(name: &str, values: impl Iterator<Item = f64>) {
     let mut all: Vec<f64> = values.collect();
     all.sort_by(f64::total_cmp);
     let (lowest, middle, highest) = (all[0], all[all.len() / 2], all[all.len() - 1]);
-    println!("{name:42} {middle:9.2}   ({lowest:.2}, {highest:.2})");
+    println!("  {name:40} {middle:9.2}   ({lowest:.2}, {highest:.2})");
+}
+
+/// Prints one figure of each file system, and its ratio to that of the last one.
+fn compare(names: &[&str], rounds: &[Vec<Figures>], figure: impl Fn(&Figures) -> f64) {
+    for (which, name) in names.iter().enumerate() {
+        show(name, rounds.iter().map(|round| figure(&round[which])));
+    }
+    let last = names.len() - 1;
+    for (which, name) in names[..last].iter().enumerate() {
+        let ratio = |round: &Vec<Figures>| figure(&round[which]) / figure(&round[last]);
+        show(&format!("{name}: ratio"), rounds.iter().map(ratio));
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scratch = tempfile::tempdir_in("/dev/shm")?;
-    let [files, ours, floor] = ["files", "ours", "floor"].map(|name| scratch.path().join(name));
-    for directory in [&files, &ours, &floor] {
+    let [files, device, ring, floor] =
+        ["files", "device", "ring", "floor"].map(|name| scratch.path().join(name));
+    for directory in [&files, &device, &ring, &floor] {
         fs::create_dir(directory)?;
     }
     let mut data = vec![0; FILE];
@@ -181,7 +196,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let url = format!("odafs+shm://{}?/", socket.display()).parse()?;
     let client = Client::connect_with(&url, options)?;
-    let mounted = odafs_mount::mount(&client, &ours, &odafs_mount::Options::default())?;
+    let mount = |at: &Path, uring| {
+        let options = odafs_mount::Options {
+            uring,
+            ..odafs_mount::Options::default()
+        };
+        odafs_mount::mount(&client, at, &options)
+    };
+    let by_device = mount(&device, Uring::Off)?;
+    let by_ring = mount(&ring, Uring::Auto)?;
 
     let mut config = Config::default();
     config.mount_options = vec![MountOption::DefaultPermissions, MountOption::RO];
@@ -190,34 +213,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = File::open(files.join("file"))?;
     let passing = fuser::spawn_mount(PassThrough { file }, &floor, &config)?;
 
+    let mut measured_ones = vec![("this mount, /dev/fuse", &device)];
+    match by_ring.uses_io_uring() {
+        true => measured_ones.push(("this mount, io_uring", &ring)),
+        false => println!("SKIPPED: io_uring, which the kernel does not offer"),
+    }
+    measured_ones.push(("pass-through, /dev/fuse", &floor));
     // The first round brings the references.
-    measured(&ours, 0)?;
+    measured(&device, 0)?;
     let mut rounds = Vec::new();
     for round in 1..=ROUNDS {
-        rounds.push((measured(&ours, round)?, measured(&floor, round)?));
+        let figures = measured_ones.iter().map(|(_, at)| measured(at, round));
+        rounds.push(figures.collect::<io::Result<Vec<_>>>()?);
     }
     println!(
         "A file of {} MiB, O_DIRECT, {ROUNDS} rounds: median (lowest, highest)",
         FILE >> 20
     );
-    let rounds = || rounds.iter().copied();
+    let names: Vec<_> = measured_ones.iter().map(|(name, _)| *name).collect();
     println!("4 KiB at random, p50, us");
-    show("  this mount", rounds().map(|(ours, _)| ours.p50));
-    show("  pass-through", rounds().map(|(_, floor)| floor.p50));
-    show(
-        "  ratio",
-        rounds().map(|(ours, floor)| ours.p50 / floor.p50),
-    );
+    compare(&names, &rounds, |figures| figures.p50);
     println!("1 MiB in sequence, MiB/s");
-    show("  this mount", rounds().map(|(ours, _)| ours.rate));
-    show("  pass-through", rounds().map(|(_, floor)| floor.rate));
-    show(
-        "  ratio",
-        rounds().map(|(ours, floor)| ours.rate / floor.rate),
-    );
+    compare(&names, &rounds, |figures| figures.rate);
 
     passing.umount_and_join()?;
-    mounted.unmount()?;
+    by_ring.unmount()?;
+    by_device.unmount()?;
     server.shutdown();
     Ok(())
 }

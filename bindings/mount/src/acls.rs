@@ -10,9 +10,29 @@ use std::ffi::OsStr;
 const ACCESS: &str = "system.posix_acl_access";
 /// The attribute with the list that new files in a directory begin with.
 const DEFAULT: &str = "system.posix_acl_default";
+
+/// What the kernel asks about an extended attribute.
+#[derive(Debug)]
+pub enum Xattr {
+    /// Its length in bytes.
+    Length(u32),
+    Value(Vec<u8>),
+}
+
 impl Files {
-    /// The value of an extended attribute, which only lists have.
-    pub fn getxattr(&self, number: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
+    /// An extended attribute, which only lists have: its length if `room` is 0, or else its value, which is `room` bytes long
+    /// at most.
+    pub fn getxattr(&self, number: u64, name: &OsStr, room: u32) -> Result<Xattr, Errno> {
+        let value = self.value_of(number, name)?;
+        let length = value.len() as u32;
+        match room {
+            0 => Ok(Xattr::Length(length)),
+            room if room < length => Err(Errno::ERANGE),
+            _ => Ok(Xattr::Value(value)),
+        }
+    }
+
+    fn value_of(&self, number: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
         if !self.acls {
             return Err(Errno::ENOSYS);
         }

@@ -7,8 +7,9 @@ use crate::{
     inodes::{Inode, locked},
 };
 use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
-use odafs::{Changes, When};
+use odafs::{Changes, Space, When};
 use rustix::fs::OFlags;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// Whether the flags of an open file say that writes go to its end.
 fn appends(flags: i32) -> bool {
@@ -70,7 +71,7 @@ impl Files {
             self.forget_attributes(inode);
         }
         // The kernel would put appended data into its cache at the end that it knows, which may be outdated.
-        let past = self.cache == Cache::Off || (appends(flags) && self.maps_direct);
+        let past = self.cache == Cache::Off || (appends(flags) && self.maps_direct.load(SeqCst));
         match (past, holds) {
             (true, _) => FopenFlags::FOPEN_DIRECT_IO,
             (false, true) => FopenFlags::FOPEN_KEEP_CACHE,
@@ -154,6 +155,16 @@ impl Files {
     /// Brings written data to stable storage. The client knows what that is, through whichever number it was written.
     pub fn sync(&self, open: &Open) -> Result<(), Errno> {
         open.file.sync().map_err(errno)
+    }
+
+    pub fn fsync(&self, open: u64) -> Result<(), Errno> {
+        self.sync(&*self.open_file(open)?)
+    }
+
+    /// The space of the file system that a file is in.
+    pub fn statfs(&self, number: u64) -> Result<Space, Errno> {
+        let inode = self.inode(number)?;
+        self.fs.statfs(&inode.handle).map_err(errno)
     }
 
     /// A program closes one of its descriptors of a file. A file without a name needs no sync, because nobody can open

@@ -6,7 +6,7 @@ use crate::{
     inodes::{Hidden, Inode, Inodes, locked},
     watch::{Alarm, OpenFiles, Watcher},
 };
-use fuser::{Errno, FileAttr, INodeNo, Notifier, Request};
+use fuser::{Errno, FileAttr, INodeNo, Notifier};
 use odafs::{
     Changes, File,
     fs::{Attributes, Entry, FileHandle, FileSystem},
@@ -34,7 +34,7 @@ pub struct Files {
     /// Whether the kernel judges by access control lists.
     pub acls: bool,
     /// Whether the kernel can map files into memory that are read past its cache.
-    pub maps_direct: bool,
+    pub maps_direct: AtomicBool,
     /// Sends the kernel notifications.
     pub notifier: Arc<OnceLock<Notifier>>,
     /// Wakes the thread that looks for changes by others.
@@ -59,6 +59,13 @@ pub struct Open {
     pub file: File,
 }
 
+/// The user and the group of a program that asks for something.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
 impl Files {
     pub fn new(fs: FileSystem, root: FileHandle, options: &Options) -> Self {
         Self {
@@ -70,7 +77,7 @@ impl Files {
             },
             cache: options.cache,
             acls: options.acls,
-            maps_direct: false,
+            maps_direct: AtomicBool::new(false),
             notifier: Arc::default(),
             alarm: Arc::default(),
             hiding: Mutex::default(),
@@ -249,12 +256,12 @@ impl Files {
     /// files for other users are then given to them, if the server lets root do that.
     pub fn owned<T>(
         &self,
-        request: &Request,
+        caller: Caller,
         dir: &FileHandle,
         changes: Changes,
         make: impl Fn(&Changes) -> Result<T, odafs::PathError>,
     ) -> Result<T, Errno> {
-        let (uid, gid) = (request.uid(), request.gid());
+        let Caller { uid, gid } = caller;
         if (uid, gid) == (0, 0) || !self.gives.load(SeqCst) {
             return make(&changes).map_err(errno);
         }
@@ -282,9 +289,11 @@ impl Files {
         }
         self.hid(hidden);
     }
+}
 
-    /// Cleans up when the kernel asks nothing any more: syncs writes, and removes hidden names.
-    pub fn finish(&self) {
+/// Cleans up when the kernel asks nothing any more, and so no thread has it any more: syncs writes, and removes hidden names.
+impl Drop for Files {
+    fn drop(&mut self) {
         self.alarm.end();
         for open in self.all_open() {
             match open.inode.abandon() {

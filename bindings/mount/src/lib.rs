@@ -19,13 +19,13 @@
 //! # Inside
 //! | module | what lives there |
 //! |---|---|
-//! | `operations` | what the kernel asks, and its answers |
+//! | `operations`, `uring` | what the kernel asks by /dev/fuse and by io_uring, and its answers |
 //! | `names`, `data`, `listing` | what each operation does |
 //! | `files`, `inodes` | what they share; the kernel's numbers of files |
 //! | `watch` | changes by others, of which the kernel is told |
 //! | `attributes`, `acls` | attributes, errors and access control lists, as the kernel wants them |
 //! | `unmount` | from the mount point to the end |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 /// The programs in the README.
 #[cfg(doctest)]
@@ -41,16 +41,19 @@ mod listing;
 mod names;
 mod operations;
 mod unmount;
+mod uring;
 mod watch;
 
 use files::Files;
 use fuser::{Config, MountOption, Session, SessionACL};
 use odafs::{Client, FileKind, PathError, fs::FileSystem};
+use operations::Device;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::{io, path::Path};
+use std::{io, os::fd::AsFd as _, path::Path, sync::Arc};
 use thiserror::Error;
 pub use unmount::{Mounted, Unmounter};
+use uring::Rings;
 
 /// Options of a mount.
 #[derive(Debug, Clone)]
@@ -66,9 +69,11 @@ pub struct Options {
     /// It asks for the list of a file that it judges for another user than its owner, and again when it asks for the
     /// attributes again: one call more for each. False by default.
     pub acls: bool,
-    /// Number of threads that answer the kernel, which is the number of calls that may be under way at once. 8 by
-    /// default, 1 at least.
+    /// Number of threads that answer the kernel, which is the number of calls that may be under way at once: by io_uring, for
+    /// each processor, or fewer where there are many processors. 8 by default, 1 at least.
     pub threads: usize,
+    /// How the kernel is answered. The default is [`Uring::Auto`].
+    pub uring: Uring,
     /// Honour set-user-id bits. False by default.
     pub set_id: bool,
     /// Whether device files work. False by default.
@@ -87,6 +92,7 @@ impl Default for Options {
             allow_other: rustix::process::geteuid().is_root(),
             acls: false,
             threads: 8,
+            uring: Uring::Auto,
             set_id: false,
             devices: false,
             execute: true,
@@ -104,6 +110,16 @@ pub enum Cache {
     CloseToOpen,
     /// Nothing: each read and each `stat` asks the server. The kernel still keeps pages of files that are mapped into
     /// memory, and these are checked once a second.
+    Off,
+}
+
+/// How the kernel is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Uring {
+    /// By FUSE over io_uring if the kernel offers it, and otherwise by /dev/fuse. [`Mounted::uses_io_uring`] says which it is.
+    #[default]
+    Auto,
+    /// By /dev/fuse.
     Off,
 }
 
@@ -180,17 +196,35 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
     if let Err(why) = device {
         return Err(MountError::NoFuse(why));
     }
-    let files = Files::new(fs, root.handle, options);
+    let files = Arc::new(Files::new(fs, root.handle, options));
+    let rings = match options.uring {
+        Uring::Off => None,
+        Uring::Auto => Rings::new(options.threads.max(1))
+            .inspect_err(|why| tracing::debug!("no FUSE over io_uring: {why}"))
+            .ok()
+            .map(Arc::new),
+    };
     let notifier = files.notifier.clone();
     let watcher = files.watcher();
-    Session::new(files, &dir, &config(options))
+    let device = Device {
+        files: files.clone(),
+        rings: rings.clone(),
+    };
+    Session::new(device, &dir, &config(options))
         .and_then(|session| {
             // Nobody has set it before.
             let _ = notifier.set(session.notifier());
+            // Nothing may ask for a file before this: the kernel lets it wait for the rings.
+            let threads = rings
+                .filter(|rings| rings.agreed())
+                .map(|rings| rings.start(session.as_fd(), &files))
+                .transpose()?;
+            // Those that answer have it. It ends with the last of them.
+            drop(files);
             std::thread::Builder::new()
                 .name("odafs-watch".to_owned())
                 .spawn(move || watcher.run())?;
-            Mounted::start(session, dir)
+            Mounted::start(session, threads, dir)
         })
         .map_err(|why| MountError::System { dir: shown, why })
 }

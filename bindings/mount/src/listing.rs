@@ -6,12 +6,13 @@ use crate::{
     files::Files,
     inodes::locked,
 };
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{Errno, FileAttr, FileType, INodeNo};
 use odafs::{
     PathError,
     fs::{Cookie, DirEntry, Entry, FileHandle},
 };
 use std::{
+    ffi::OsStr,
     sync::atomic::Ordering::SeqCst,
     time::{Duration, SystemTime},
 };
@@ -126,12 +127,14 @@ impl Files {
         Ok(())
     }
 
+    /// Passes entries to `add` until that returns true, because there is no room for the one that it got: number, kind and
+    /// name, and the offset of the next entry.
     pub fn readdir(
         &self,
         number: u64,
         open: u64,
         offset: u64,
-        reply: &mut ReplyDirectory,
+        mut add: impl FnMut(INodeNo, u64, FileType, &OsStr) -> bool,
     ) -> Result<(), Errno> {
         let dir = self.inode(number)?.handle;
         self.list(&dir, open, offset, |entry| {
@@ -145,20 +148,20 @@ impl Files {
                 },
             };
             let number = INodeNo(entry.fileid);
-            let full = reply.add(number, entry.cookie.value, is, &entry.name);
+            let full = add(number, entry.cookie.value, is, &entry.name);
             Ok(Some(full))
         })
     }
 
+    /// As [`readdir`](Self::readdir), with attributes and how long they are valid.
     pub fn readdirplus(
         &self,
         number: u64,
         open: u64,
         offset: u64,
-        reply: &mut ReplyDirectoryPlus,
+        mut add: impl FnMut(&FileAttr, &Duration, u64, &OsStr) -> bool,
     ) -> Result<(), Errno> {
         let dir = self.inode(number)?.handle;
-        let none = Generation(0);
         self.list(&dir, open, offset, |listed| {
             let (cookie, name) = (listed.cookie.value, &listed.name);
             // The kernel uses only number and kind of these two, and counts no reference for them.
@@ -168,7 +171,7 @@ impl Files {
                     None => self.fs.getattr(&dir).map_err(errno)?,
                 };
                 let shown = shown(listed.fileid, &attributes, false);
-                let full = reply.add(shown.ino, cookie, name, &self.kept, &shown, none);
+                let full = add(&shown, &self.kept, cookie, name);
                 return Ok(Some(full));
             }
             let found = match self.named(&dir, &listed)? {
@@ -177,12 +180,12 @@ impl Files {
                 Named::Refused => {
                     // The kernel looks it up before it uses it, because nothing of this is valid for any time.
                     let shown = of_unknown(self.inodes.number_of_none());
-                    let full = reply.add(shown.ino, cookie, name, &Duration::ZERO, &shown, none);
+                    let full = add(&shown, &Duration::ZERO, cookie, name);
                     return Ok(Some(full));
                 }
             };
             let (inode, shown) = self.told(&found);
-            let full = reply.add(shown.ino, cookie, name, &self.kept, &shown, none);
+            let full = add(&shown, &self.kept, cookie, name);
             if full {
                 self.inodes.forget(inode.number, 1);
             }

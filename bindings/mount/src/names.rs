@@ -2,10 +2,10 @@
 
 use crate::{
     attributes::{errno, major_minor},
-    files::Files,
+    files::{Caller, Files},
     inodes::{Hidden, Inode},
 };
-use fuser::{Errno, FileAttr, FopenFlags, Request};
+use fuser::{Errno, FileAttr, FopenFlags};
 use odafs::{
     Changes,
     fs::{Create, Entry, Node},
@@ -34,6 +34,11 @@ fn hidden_name() -> OsString {
 }
 
 impl Files {
+    pub fn readlink(&self, number: u64) -> Result<OsString, Errno> {
+        let inode = self.inode(number)?;
+        self.fs.readlink(&inode.handle).map_err(errno)
+    }
+
     pub fn lookup(&self, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let dir = self.inode(dir)?;
         if self.is_hidden(&dir.handle, name) {
@@ -46,7 +51,7 @@ impl Files {
     /// Creates a regular file and opens it.
     pub fn create(
         &self,
-        request: &Request,
+        caller: Caller,
         dir: u64,
         name: &OsStr,
         bits: u32,
@@ -54,7 +59,7 @@ impl Files {
     ) -> Result<(FileAttr, u64, FopenFlags), Errno> {
         let dir = self.inode(dir)?;
         let wanted = OFlags::from_bits_retain(flags as u32);
-        let entry = self.owned(request, &dir.handle, mode(bits), |changes| {
+        let entry = self.owned(caller, &dir.handle, mode(bits), |changes| {
             self.fs
                 .create(&dir.handle, name, &Create::Guarded(*changes))
         });
@@ -73,7 +78,7 @@ impl Files {
 
     pub fn mknod(
         &self,
-        request: &Request,
+        caller: Caller,
         dir: u64,
         name: &OsStr,
         bits: u32,
@@ -89,7 +94,7 @@ impl Files {
             FileType::BlockDevice => Some(Node::BlockDevice(major, minor)),
             _ => return Err(Errno::EINVAL),
         };
-        let entry = self.owned(request, &dir.handle, mode(bits), |changes| match node {
+        let entry = self.owned(caller, &dir.handle, mode(bits), |changes| match node {
             None => self
                 .fs
                 .create(&dir.handle, name, &Create::Guarded(*changes)),
@@ -100,13 +105,13 @@ impl Files {
 
     pub fn mkdir(
         &self,
-        request: &Request,
+        caller: Caller,
         dir: u64,
         name: &OsStr,
         bits: u32,
     ) -> Result<FileAttr, Errno> {
         let dir = self.inode(dir)?;
-        let entry = self.owned(request, &dir.handle, mode(bits), |changes| {
+        let entry = self.owned(caller, &dir.handle, mode(bits), |changes| {
             self.fs.mkdir(&dir.handle, name, changes)
         })?;
         Ok(self.told(&entry).1)
@@ -114,14 +119,14 @@ impl Files {
 
     pub fn symlink(
         &self,
-        request: &Request,
+        caller: Caller,
         dir: u64,
         name: &OsStr,
         target: &Path,
     ) -> Result<FileAttr, Errno> {
         let dir = self.inode(dir)?;
         let mut entry = self.fs.symlink(&dir.handle, name, target).map_err(errno)?;
-        let given = self.owned(request, &dir.handle, Changes::default(), |changes| {
+        let given = self.owned(caller, &dir.handle, Changes::default(), |changes| {
             match *changes == Changes::default() {
                 true => Ok(entry.attributes),
                 false => self.fs.setattr(&entry.handle, changes, None),
@@ -201,7 +206,12 @@ impl Files {
         &self,
         (dir, name): (u64, &OsStr),
         (new_dir, new_name): (u64, &OsStr),
+        flags: u32,
     ) -> Result<(), Errno> {
+        // NFS version 3 can neither exchange names nor refuse to replace a name, in one step.
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
         let (dir, new_dir) = (self.inode(dir)?.handle, self.inode(new_dir)?.handle);
         if self.is_hidden(&dir, name) {
             return Err(Errno::ENOENT);

@@ -1,6 +1,11 @@
-//! The kernel's requests and their answers.
+//! The kernel's requests by /dev/fuse, and their answers. [`uring`](crate::uring) has those by io_uring.
 
-use crate::{attributes::errno, data::Wanted, files::Files};
+use crate::{
+    acls::Xattr,
+    data::Wanted,
+    files::{Caller, Files},
+    uring::Rings,
+};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -8,33 +13,55 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::{
-    cell::RefCell, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, time::SystemTime,
+    cell::RefCell,
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::{Duration, SystemTime},
 };
 
 /// The longest write, in bytes.
-const WRITE_MAX: u32 = 1 << 20;
+pub const WRITE_MAX: u32 = 1 << 20;
+/// The unit of `statfs`, in bytes.
+pub const BLOCK: u32 = 4096;
+/// The longest name, in bytes, as `statfs` tells it.
+pub const NAME_MAX: u32 = 255;
 /// A limit for a thread's buffer, in bytes. The kernel asks for WRITE_MAX or its read ahead at once, whichever is more,
 /// which is far less than this, so no read is cut short.
 const READ_MAX: u32 = 16 << 20;
-/// The unit of `statfs`, in bytes.
-const BLOCK: u32 = 4096;
 
 thread_local! {
     /// The buffer of a thread.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Files {
+/// The files of a mount, for [`fuser`].
+pub struct Device {
+    pub files: Arc<Files>,
+    /// If the kernel is to use io_uring. Then it keeps to /dev/fuse only for requests that need no answer.
+    pub rings: Option<Arc<Rings>>,
+}
+
+fn caller(request: &Request) -> Caller {
+    Caller {
+        uid: request.uid(),
+        gid: request.gid(),
+    }
+}
+
+impl Device {
     fn entry(&self, reply: ReplyEntry, found: Result<FileAttr, Errno>) {
         match found {
-            Ok(attributes) => reply.entry(&self.kept, &attributes, Generation(0)),
+            Ok(attributes) => reply.entry(&self.files.kept, &attributes, Generation(0)),
             Err(error) => reply.error(error),
         }
     }
 
     fn attributes(&self, reply: ReplyAttr, found: Result<FileAttr, Errno>) {
         match found {
-            Ok(attributes) => reply.attr(&self.kept, &attributes),
+            Ok(attributes) => reply.attr(&self.files.kept, &attributes),
             Err(error) => reply.error(error),
         }
     }
@@ -50,7 +77,7 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
 // Locks are the kernel's own. After ENOSYS the kernel itself refuses extended attributes (to set them, where it judges by
 // lists) and fallocate with EOPNOTSUPP,
 // copies ranges by reading and writing, and seeks as if no file had holes.
-impl Filesystem for Files {
+impl Filesystem for Device {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Not FUSE_ASYNC_DIO: with it the parts of one large O_DIRECT write come at once, and each appended part would
         // ask for the file's end before the others have moved it.
@@ -59,7 +86,7 @@ impl Filesystem for Files {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
-        if self.acls {
+        if self.files.acls {
             // The kernel asks for the attributes that hold the lists, and judges by them itself.
             let judges = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
             judges
@@ -68,26 +95,32 @@ impl Filesystem for Files {
         let there = config.capabilities() & wanted;
         // They are there.
         let _ = config.add_capabilities(there);
-        self.maps_direct = there.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        let maps = there.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        self.files.maps_direct.store(maps, SeqCst);
         let _ = config.set_max_write(WRITE_MAX);
         let _ = config.set_max_background(64);
+        if let Some(rings) = &self.rings
+            && config
+                .add_capabilities(InitFlags::FUSE_OVER_IO_URING)
+                .is_ok()
+        {
+            // No request is to be longer than the memory of a ring's entry.
+            let _ = config.set_max_readahead(WRITE_MAX);
+            rings.agree();
+        }
         Ok(())
     }
 
-    fn destroy(&mut self) {
-        self.finish();
-    }
-
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.entry(reply, Files::lookup(self, parent.0, name));
+        self.entry(reply, self.files.lookup(parent.0, name));
     }
 
     fn forget(&self, _: &Request, number: INodeNo, times: u64) {
-        self.inodes.forget(number.0, times);
+        self.files.inodes.forget(number.0, times);
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.attributes(reply, Files::getattr(self, number.0));
+        self.attributes(reply, self.files.getattr(number.0));
     }
 
     fn setattr(
@@ -116,14 +149,11 @@ impl Filesystem for Files {
             atime,
             mtime,
         };
-        self.attributes(reply, Files::setattr(self, number.0, wanted));
+        self.attributes(reply, self.files.setattr(number.0, wanted));
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        let target = self
-            .inode(number.0)
-            .and_then(|inode| self.fs.readlink(&inode.handle).map_err(errno));
-        match target {
+        match self.files.readlink(number.0) {
             Ok(target) => reply.data(target.as_bytes()),
             Err(error) => reply.error(error),
         }
@@ -139,7 +169,9 @@ impl Filesystem for Files {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let made = Files::mknod(self, request, parent.0, name, mode, device);
+        let made = self
+            .files
+            .mknod(caller(request), parent.0, name, mode, device);
         self.entry(reply, made);
     }
 
@@ -152,15 +184,18 @@ impl Filesystem for Files {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        self.entry(reply, Files::mkdir(self, request, parent.0, name, mode));
+        self.entry(
+            reply,
+            self.files.mkdir(caller(request), parent.0, name, mode),
+        );
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, Files::unlink(self, parent.0, name));
+        done(reply, self.files.unlink(parent.0, name));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, Files::rmdir(self, parent.0, name));
+        done(reply, self.files.rmdir(parent.0, name));
     }
 
     fn symlink(
@@ -171,7 +206,10 @@ impl Filesystem for Files {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        self.entry(reply, Files::symlink(self, request, parent.0, name, target));
+        self.entry(
+            reply,
+            self.files.symlink(caller(request), parent.0, name, target),
+        );
     }
 
     fn rename(
@@ -184,11 +222,8 @@ impl Filesystem for Files {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        // NFS version 3 can neither exchange names nor refuse to replace a name, in one step.
-        if !flags.is_empty() {
-            return reply.error(Errno::EINVAL);
-        }
-        let renamed = Files::rename(self, (parent.0, name), (new_parent.0, new_name));
+        let (from, to) = ((parent.0, name), (new_parent.0, new_name));
+        let renamed = self.files.rename(from, to, flags.bits());
         done(reply, renamed);
     }
 
@@ -200,11 +235,11 @@ impl Filesystem for Files {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.entry(reply, Files::link(self, number.0, new_parent.0, new_name));
+        self.entry(reply, self.files.link(number.0, new_parent.0, new_name));
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match Files::open(self, number.0, flags.0) {
+        match self.files.open(number.0, flags.0) {
             Ok((open, how)) => reply.opened(FileHandle(open), how),
             Err(error) => reply.error(error),
         }
@@ -220,10 +255,13 @@ impl Filesystem for Files {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match Files::create(self, request, parent.0, name, mode, flags) {
+        match self
+            .files
+            .create(caller(request), parent.0, name, mode, flags)
+        {
             Ok((attributes, open, how)) => {
                 let open = FileHandle(open);
-                reply.created(&self.kept, &attributes, Generation(0), open, how);
+                reply.created(&self.files.kept, &attributes, Generation(0), open, how);
             }
             Err(error) => reply.error(error),
         }
@@ -247,7 +285,7 @@ impl Filesystem for Files {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match Files::read(self, open.0, offset, &mut buffer[..size], cached) {
+            match self.files.read(open.0, offset, &mut buffer[..size], cached) {
                 Ok(bytes) => reply.data(&buffer[..bytes]),
                 Err(error) => reply.error(error),
             }
@@ -266,19 +304,18 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match Files::write(self, open.0, offset, data, how, flags.0) {
+        match self.files.write(open.0, offset, data, how, flags.0) {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error),
         }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, open: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        done(reply, Files::flush(self, open.0));
+        done(reply, self.files.flush(open.0));
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, open: FileHandle, _: bool, reply: ReplyEmpty) {
-        let synced = self.open_file(open.0).and_then(|open| self.sync(&open));
-        done(reply, synced);
+        done(reply, self.files.fsync(open.0));
     }
 
     fn release(
@@ -291,12 +328,15 @@ impl Filesystem for Files {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        Files::release(self, open.0);
+        self.files.release(open.0);
         reply.ok();
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(self.opened_directory()), FopenFlags::empty());
+        reply.opened(
+            FileHandle(self.files.opened_directory()),
+            FopenFlags::empty(),
+        );
     }
 
     fn readdir(
@@ -307,7 +347,8 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        match Files::readdir(self, number.0, open.0, offset, &mut reply) {
+        let add = |number, next, kind, name: &OsStr| reply.add(number, next, kind, name);
+        match self.files.readdir(number.0, open.0, offset, add) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
@@ -321,7 +362,10 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match Files::readdirplus(self, number.0, open.0, offset, &mut reply) {
+        let add = |shown: &FileAttr, kept: &Duration, next, name: &OsStr| {
+            reply.add(shown.ino, next, name, kept, shown, Generation(0))
+        };
+        match self.files.readdirplus(number.0, open.0, offset, add) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
@@ -335,7 +379,7 @@ impl Filesystem for Files {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.closed_directory(open.0);
+        self.files.closed_directory(open.0);
         reply.ok();
     }
 
@@ -345,10 +389,7 @@ impl Filesystem for Files {
     }
 
     fn statfs(&self, _: &Request, number: INodeNo, reply: ReplyStatfs) {
-        let space = self
-            .inode(number.0)
-            .and_then(|inode| self.fs.statfs(&inode.handle).map_err(errno));
-        match space {
+        match self.files.statfs(number.0) {
             Ok(space) => reply.statfs(
                 space.total_bytes / u64::from(BLOCK),
                 space.free_bytes / u64::from(BLOCK),
@@ -356,7 +397,7 @@ impl Filesystem for Files {
                 space.total_files,
                 space.free_files,
                 BLOCK,
-                255,
+                NAME_MAX,
                 BLOCK,
             ),
             Err(error) => reply.error(error),
@@ -377,12 +418,10 @@ impl Filesystem for Files {
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        match Files::getxattr(self, number.0, name) {
+        match self.files.getxattr(number.0, name, size) {
+            Ok(Xattr::Length(length)) => reply.size(length),
+            Ok(Xattr::Value(value)) => reply.data(&value),
             Err(error) => reply.error(error),
-            // The kernel asks for the length alone.
-            Ok(value) if size == 0 => reply.size(value.len() as u32),
-            Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-            Ok(value) => reply.data(&value),
         }
     }
 

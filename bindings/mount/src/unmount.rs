@@ -1,6 +1,6 @@
 //! From the mount point to the end.
 
-use crate::{MountError, files::Files};
+use crate::{MountError, operations::Device, uring::Threads};
 use fuser::Session;
 use rustix::{
     fs::{AtFlags, CWD, StatxFlags, statx},
@@ -38,6 +38,7 @@ pub(crate) fn checked(dir: &Path) -> Result<PathBuf, MountError> {
 #[derive(Debug)]
 pub struct Mounted {
     unmounter: Unmounter,
+    uses_io_uring: bool,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -70,7 +71,12 @@ fn is_mounted((major, minor): (u32, u32)) -> io::Result<bool> {
 }
 
 impl Mounted {
-    pub(crate) fn start(session: Session<Files>, dir: PathBuf) -> io::Result<Self> {
+    pub(crate) fn start(
+        session: Session<Device>,
+        rings: Option<Threads>,
+        dir: PathBuf,
+    ) -> io::Result<Self> {
+        let uses_io_uring = rings.as_ref().is_some_and(|rings| rings.in_use);
         let ended = Arc::new(AtomicBool::new(false));
         let unmounter = Unmounter {
             device: device_at(&dir)?,
@@ -84,19 +90,31 @@ impl Mounted {
         let thread = std::thread::Builder::new()
             .name("odafs-mount".to_owned())
             .spawn(move || {
-                let result = guard.join();
-                ended.store(true, SeqCst);
-                match result {
+                let result = match guard.join() {
                     // A thread had just taken a request when the file system went: the kernel says it so, and is not asked again.
                     Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                     Ok(result) => result,
                     Err(_) => Err(io::Error::other("a thread of the mount panicked")),
+                };
+                // Otherwise the kernel may still use the rings.
+                if result.is_ok()
+                    && let Some(rings) = rings
+                {
+                    rings.join();
                 }
+                ended.store(true, SeqCst);
+                result
             })?;
         Ok(Self {
             unmounter,
+            uses_io_uring,
             thread: Some(thread),
         })
+    }
+
+    /// Whether the kernel is answered by FUSE over io_uring.
+    pub fn uses_io_uring(&self) -> bool {
+        self.uses_io_uring
     }
 
     /// What unmounts it, while [`wait`](Self::wait) waits.

@@ -1,11 +1,11 @@
-//! A mount within this process, over a served directory. The script `run` beside this has the programs and the deaths.
+//! A mount within this process, over a served directory. The script `run` has the programs and the deaths.
 
 mod changes;
 mod lacking;
 mod lists;
 
 use odafs::{Client, Options, fs::FileSystem};
-use odafs_mount::{Cache, MountError, Mounted, mount};
+use odafs_mount::{Cache, MountError, Mounted, Uring, mount};
 use odafs_server::{
     config::{ServerConfig, Squash},
     server::Server,
@@ -22,6 +22,21 @@ use std::{
     process::Command,
 };
 use tempfile::TempDir;
+
+/// Says whether the kernel offers FUSE over io_uring.
+const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
+
+fn kernel_offers_io_uring() -> bool {
+    fs::read_to_string(ENABLED).is_ok_and(|text| text.trim() == "Y")
+}
+
+/// Options for a mount that is asked as these tests want it.
+fn options() -> odafs_mount::Options {
+    odafs_mount::Options {
+        uring: crate::URING,
+        ..odafs_mount::Options::default()
+    }
+}
 
 struct World {
     mounted: Option<Mounted>,
@@ -55,6 +70,11 @@ impl World {
             eprintln!("SKIPPED: this needs /dev/fuse and root");
             return None;
         }
+        // A test changes no setting of the machine.
+        if crate::URING == Uring::Auto && !kernel_offers_io_uring() {
+            eprintln!("SKIPPED: this needs `Y` in {ENABLED}");
+            return None;
+        }
         let scratch = tempfile::tempdir().unwrap();
         let [files, here] = ["files", "here"].map(|name| scratch.path().join(name));
         fs::create_dir(&files).unwrap();
@@ -80,15 +100,15 @@ impl World {
                 format!("nfs://127.0.0.1:{port}/?mountport={port}")
             }
         };
-        let options = Options {
+        let keeps_nothing = Options {
             cache: odafs::Cache::Off,
             ..Options::default()
         };
-        let client = Client::connect_with(&url.parse().unwrap(), options).unwrap();
+        let client = Client::connect_with(&url.parse().unwrap(), keeps_nothing).unwrap();
         let options = odafs_mount::Options {
             cache,
             acls,
-            ..odafs_mount::Options::default()
+            ..options()
         };
         let mounted = match mount(&client, &here, &options) {
             Err(MountError::System { why, .. }) if why.to_string().contains("EPERM") => {
@@ -98,6 +118,7 @@ impl World {
             }
             mounted => mounted.unwrap(),
         };
+        assert_eq!(mounted.uses_io_uring(), crate::URING == Uring::Auto);
         Some(Self {
             mounted: Some(mounted),
             server: Some(server),
@@ -426,7 +447,7 @@ fn the_mount_below_stays_when_the_one_above_goes() {
         return;
     };
     fs::write(world.files.join("file"), "below").unwrap();
-    let above = mount(&world.client, &world.here, &odafs_mount::Options::default());
+    let above = mount(&world.client, &world.here, &options());
     above.unwrap().unmount().unwrap();
     assert_eq!(
         fs::read_to_string(world.here.join("file")).unwrap(),
@@ -444,7 +465,7 @@ fn a_new_mount_stays_when_the_detached_one_is_told_to_unmount() {
     // As long as it is open, the old mount has not ended.
     let open = fs::File::open(world.here.join("file")).unwrap();
     rustix::mount::unmount(&world.here, rustix::mount::UnmountFlags::DETACH).unwrap();
-    let new = mount(&world.client, &world.here, &odafs_mount::Options::default()).unwrap();
+    let new = mount(&world.client, &world.here, &options()).unwrap();
     old.unmounter().unmount().unwrap();
     old.unmounter().detach().unwrap();
     assert_eq!(fs::read_to_string(world.here.join("file")).unwrap(), "new");
@@ -459,7 +480,7 @@ fn a_mount_that_another_one_covers_is_busy() {
         return;
     };
     let below = world.mounted.take().unwrap();
-    let above = mount(&world.client, &world.here, &odafs_mount::Options::default()).unwrap();
+    let above = mount(&world.client, &world.here, &options()).unwrap();
     let busy = below.unmounter().unmount().unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::ResourceBusy);
     above.unmount().unwrap();
@@ -516,7 +537,7 @@ fn what_is_no_directory_is_not_mounted_on() {
     let file = world.files.join("file");
     fs::write(&file, "").unwrap();
     for wrong in [file.clone(), file.join("x"), world.files.join("none")] {
-        let error = mount(&world.client, &wrong, &odafs_mount::Options::default()).unwrap_err();
+        let error = mount(&world.client, &wrong, &options()).unwrap_err();
         assert!(matches!(error, MountError::NoDirectory { .. }), "{error}");
     }
 }

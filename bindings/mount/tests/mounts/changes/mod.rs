@@ -1,6 +1,6 @@
 //! Changes by others to files that are open on the mount.
 
-use crate::World;
+use super::World;
 use odafs::{Changes, Client, When};
 use odafs_mount::Cache;
 use std::{

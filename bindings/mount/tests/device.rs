@@ -1,0 +1,7 @@
+//! Mounts that the kernel asks by /dev/fuse.
+
+mod mounts;
+
+use odafs_mount::Uring;
+
+const URING: Uring = Uring::Off;
