@@ -199,7 +199,7 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
     let files = Arc::new(Files::new(fs, root.handle, options));
     let rings = match options.uring {
         Uring::Off => None,
-        Uring::Auto => Rings::new(options.threads.max(1))
+        Uring::Auto => Rings::new(options.threads.max(1), &files)
             .inspect_err(|why| tracing::debug!("no FUSE over io_uring: {why}"))
             .ok()
             .map(Arc::new),
@@ -215,10 +215,14 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
             // Nobody has set it before.
             let _ = notifier.set(session.notifier());
             // Nothing may ask for a file before this: the kernel lets it wait for the rings.
-            let threads = rings
-                .filter(|rings| rings.agreed())
-                .map(|rings| rings.start(session.as_fd(), &files))
-                .transpose()?;
+            let threads = match rings {
+                Some(rings) if rings.agreed() => Some(rings.start(session.as_fd())?),
+                Some(rings) => {
+                    rings.dismiss();
+                    None
+                }
+                None => None,
+            };
             // Those that answer have it. It ends with the last of them.
             drop(files);
             std::thread::Builder::new()

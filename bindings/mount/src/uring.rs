@@ -7,7 +7,8 @@
 //! # Queues and threads
 //! The kernel has a queue for each possible processor. A request goes to the queue of the processor that the program runs on,
 //! where one of the queue's entries takes it to the thread that registered the entry. It waits for that very thread, though
-//! others may be idle. So each thread has one entry only, and a thread that waits for the server delays no other request.
+//! others may be idle. So each thread has one entry only, and a thread that waits for the server delays no other request, unless all
+//! threads of the queue wait: then whoever runs on that processor waits too.
 //!
 //! A queue has [`Options::threads`](crate::Options::threads) threads from the beginning, or fewer on machines with many
 //! processors ([`threads_of`]). Starting them when they are needed would not do: the kernel gives an entry that is registered
@@ -57,11 +58,20 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// What all threads together come to, in number, if that leaves each processor two. Each takes a file descriptor.
 const THREADS_MAX: usize = 256;
 
-/// Rings for the queues of the kernel, made before the kernel is told that it may use them: after that, programs wait for them.
+/// Threads with rings for the queues of the kernel, made before the kernel is told that it may use them: after that, programs wait
+/// for them. They wait for a device. Dropped, they end.
 pub struct Rings {
-    /// One for each thread, with the number of the thread's queue.
-    rings: Mutex<Vec<(u16, Ring)>>,
+    waiting: Mutex<Waiting>,
     agreed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    threads: Vec<JoinHandle<()>>,
+    /// One for each thread.
+    devices: Vec<mpsc::Sender<Arc<OwnedFd>>>,
+    /// From each thread what the kernel says of its entry.
+    told: Option<mpsc::Receiver<io::Result<Registered>>>,
 }
 
 /// The number of threads for each processor, where `asked` are asked for.
@@ -71,12 +81,12 @@ fn threads_of(processors: usize, asked: usize) -> usize {
 }
 
 impl Rings {
-    /// Makes the rings for `threads` threads for each processor. A processor that is switched off has one thread, as the kernel
+    /// Starts `threads` threads for each processor, as [`threads_of`] has it. A processor that is switched off has one, as the kernel
     /// demands.
     ///
     /// # Errors
-    /// There are none to be had. The text says why.
-    pub fn new(threads: usize) -> Result<Self, String> {
+    /// There are no rings to be had, or no threads or memory for them. The text says why.
+    pub fn new(threads: usize, files: &Arc<Files>) -> Result<Self, String> {
         match fs::read_to_string(ENABLED) {
             Ok(text) if text.trim() == "Y" => {}
             Ok(_) => {
@@ -88,14 +98,34 @@ impl Rings {
         }
         let (possible, online) = (processors(POSSIBLE)?, processors(ONLINE)?);
         let each = threads_of(online.len(), threads);
-        let queues = 0..possible.len() as u16;
-        let threads = queues.flat_map(|queue| {
+        let (tell, told) = mpsc::channel();
+        let (ready, prepared) = mpsc::channel();
+        let mut waiting = Waiting::default();
+        for queue in 0..possible.len() as u16 {
             let number = if online.contains(&queue) { each } else { 1 };
-            std::iter::repeat_n(queue, number)
-        });
-        let rings: io::Result<_> = threads.map(|queue| Ok((queue, Ring::new()?))).collect();
+            for _ in 0..number {
+                let ring = Ring::new().map_err(|why| format!("io_uring_setup: {why}"))?;
+                let (device, order) = mpsc::channel();
+                let server = Server {
+                    queue,
+                    files: files.clone(),
+                };
+                let (ready, tell) = (ready.clone(), tell.clone());
+                let thread = std::thread::Builder::new()
+                    .name(format!("odafs-ring-{queue}"))
+                    .spawn(move || server.run(ring, ready, &order, tell))
+                    .map_err(|why| format!("a thread: {why}"))?;
+                waiting.threads.push(thread);
+                waiting.devices.push(device);
+            }
+        }
+        drop(ready);
+        for result in prepared {
+            result.map_err(|why| format!("a ring: {why}"))?;
+        }
+        waiting.told = Some(told);
         Ok(Self {
-            rings: Mutex::new(rings.map_err(|why| format!("io_uring_setup: {why}"))?),
+            waiting: Mutex::new(waiting),
             agreed: AtomicBool::new(false),
         })
     }
@@ -110,34 +140,32 @@ impl Rings {
         self.agreed.load(SeqCst)
     }
 
-    /// Starts the threads, and waits until the kernel has their entries.
+    /// Ends the threads: the mount is to go on without them.
+    pub fn dismiss(&self) {
+        *locked(&self.waiting) = Waiting::default();
+    }
+
+    /// Gives the threads the device of a mount, and waits until the kernel has their entries.
     ///
     /// # Errors
-    /// The system has no threads or no memory. Then the file system has to be unmounted, because the kernel waits for entries.
-    pub fn start(&self, device: BorrowedFd<'_>, files: &Arc<Files>) -> io::Result<Threads> {
+    /// The system has no memory. Then the file system has to be unmounted, because the kernel waits for entries.
+    pub fn start(&self, device: BorrowedFd<'_>) -> io::Result<Threads> {
         let device = Arc::new(device.try_clone_to_owned()?);
-        let (tell, told) = mpsc::channel();
-        let mut threads = Vec::new();
-        for (queue, ring) in locked(&self.rings).drain(..) {
-            let server = Server {
-                queue,
-                device: device.clone(),
-                files: files.clone(),
-            };
-            let tell = tell.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("odafs-ring-{queue}"))
-                .spawn(move || server.run(ring, tell))?;
-            threads.push(thread);
+        let waiting = std::mem::take(&mut *locked(&self.waiting));
+        for thread in &waiting.devices {
+            // One that has ended says nothing below.
+            let _ = thread.send(device.clone());
         }
-        drop(tell);
         let mut in_use = true;
-        for result in told {
-            if let Registered::Refused(why) = result? {
+        let mut told = waiting.told.into_iter().flatten();
+        for _ in &waiting.devices {
+            let ended = || io::Error::other("a thread of FUSE over io_uring has ended");
+            if let Registered::Refused(why) = told.next().ok_or_else(ended)?? {
                 tracing::debug!("no FUSE over io_uring: the kernel refuses an entry: {why}");
                 in_use = false;
             }
         }
+        let threads = waiting.threads;
         Ok(Threads { threads, in_use })
     }
 }
@@ -181,29 +209,46 @@ impl Threads {
 struct Server {
     /// The number of its queue, which is that of its processor.
     queue: u16,
-    device: Arc<OwnedFd>,
     files: Arc<Files>,
 }
 
 impl Server {
-    /// Registers an entry, says so to `tell`, and answers requests until the mount has ended.
-    fn run(self, ring: Ring, tell: mpsc::Sender<io::Result<Registered>>) {
-        let device = self.device.as_fd();
-        let (entry, registered) =
-            match Entry::register(ring, device, self.queue, WRITE_MAX as usize) {
-                Ok((entry, Registered::Yes)) => (Some(entry), Ok(Registered::Yes)),
-                Ok((_, refused)) => (None, Ok(refused)),
-                Err(why) => (None, Err(why)),
-            };
+    /// Makes an entry and says so to `ready`. Registers it when there is a device, says so to `tell`, and answers requests until the
+    /// mount has ended.
+    fn run(
+        self,
+        ring: Ring,
+        ready: mpsc::Sender<io::Result<()>>,
+        order: &mpsc::Receiver<Arc<OwnedFd>>,
+        tell: mpsc::Sender<io::Result<Registered>>,
+    ) {
+        let entry = Entry::new(ring, self.queue, WRITE_MAX as usize);
+        let (entry, made) = match entry {
+            Ok(entry) => (Some(entry), Ok(())),
+            Err(why) => (None, Err(why)),
+        };
+        // Nobody listens if another thread has failed.
+        let _ = ready.send(made);
+        drop(ready);
+        // There is no device if nothing is mounted, or not by rings.
+        let (Some(mut entry), Ok(device)) = (entry, order.recv()) else {
+            return;
+        };
+        let registered = entry.register(device.as_fd());
+        let is_registered = matches!(registered, Ok(Registered::Yes));
         // If nobody listens, the mount has failed, and ends.
         let _ = tell.send(registered);
-        // The mount waits for the last of these.
         drop(tell);
-        let Some(entry) = entry else { return };
+        if !is_registered {
+            return;
+        }
         let ended = [System::NOTCONN, System::CONNABORTED, System::CANCELED];
         match self.answer(entry) {
             Err(why) if System::from_io_error(&why).is_some_and(|why| ended.contains(&why)) => {}
-            Err(why) => tracing::warn!("queue {} of FUSE over io_uring: {why}", self.queue),
+            Err(why) => tracing::error!(
+                "queue {} of FUSE over io_uring: {why}. A program may wait for ever; `umount -f` of the mount ends that",
+                self.queue
+            ),
             Ok(never) => match never {},
         }
     }

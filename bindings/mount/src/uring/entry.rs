@@ -63,38 +63,39 @@ impl Ring {
 }
 
 impl Entry {
-    /// Makes a ring the calling thread's, and registers an entry with the kernel for requests of one processor.
+    /// Makes a ring the calling thread's, with memory for an entry of the queue of one processor.
     ///
     /// `payload` is the length of the longest request or answer, in bytes, without headers.
     ///
     /// # Errors
     /// The system has no memory, or refuses the ring.
-    pub fn register(
-        ring: Ring,
-        device: BorrowedFd<'_>,
-        queue: u16,
-        payload: usize,
-    ) -> io::Result<(Self, Registered)> {
+    pub fn new(ring: Ring, queue: u16, payload: usize) -> io::Result<Self> {
         ring.0.submitter().register_enable_rings()?;
-        ring.0.submitter().register_files(&[device.as_raw_fd()])?;
         let mut memory = MmapMut::map_anon(PAYLOAD + payload)?;
         let start = memory.as_mut_ptr() as usize;
         let vectors = [start, size_of::<Headers>(), start + PAYLOAD, payload];
         memory[VECTORS..VECTORS + size_of_val(&vectors)].copy_from_slice(vectors.as_bytes());
-        let mut entry = Self {
+        Ok(Self {
             ring,
             queue,
             memory: Some(memory),
             in_flight: false,
-        };
-        entry.push(command::REGISTER, 0)?;
-        entry.ring.0.submit()?;
+        })
+    }
+
+    /// Gives the entry to the kernel, once. A mount has the device.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn register(&mut self, device: BorrowedFd<'_>) -> io::Result<Registered> {
+        (self.ring.0.submitter()).register_files(&[device.as_raw_fd()])?;
+        self.push(command::REGISTER, 0)?;
+        self.ring.0.submit()?;
         // A refusal is there at once. Requests come only to who waits.
-        let registered = match entry.completed() {
+        Ok(match self.completed() {
             Some(Err(why)) => Registered::Refused(why),
             Some(Ok(())) | None => Registered::Yes,
-        };
-        Ok((entry, registered))
+        })
     }
 
     /// Queues a command. The kernel gets it with the next [`wait`](Self::wait).
