@@ -11,7 +11,7 @@ use odafs_common::wire::nfs3::{Procedure, ReadArgs, ReadResult, Stable};
 use odafs_common::wire::rpc::{self, Auth, Rejection};
 use odafs_common::wire::rpcrdma::{Chunks, ReadList, ReadSegment, Segment, Segments};
 use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader, Writer};
-use odafs_common::wire::{mount1, mount3, nfs2, portmap};
+use odafs_common::wire::{mount1, mount3, nfs2, nfs4, portmap};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::iwarp::{ConnectOptions, connect};
 use odafs_fabric::{Access, Peer, QueuePair};
@@ -195,8 +195,12 @@ fn data_of_version_2_goes_both_ways_by_rdma() {
     server.shutdown();
 }
 
-/// The versions of a program that a server refuses another for, and those that its portmapper tells.
-fn versions(server: &Server, program: u32) -> ((u32, u32), Vec<u32>) {
+/// What follows the header of the reply to a call of a procedure.
+fn ask(
+    server: &Server,
+    (program, version, procedure): (u32, u32, u32),
+    arguments: &[u8],
+) -> Result<Reader<'static>, Rejection> {
     let caller = Caller {
         peer: Peer::Address("127.0.0.1:700".parse().expect("an address")),
         connection: 1,
@@ -207,22 +211,25 @@ fn versions(server: &Server, program: u32) -> ((u32, u32), Vec<u32>) {
         back: None,
         notes: Notes::default(),
     };
-    let ask = |program, version, procedure| {
-        let (mut message, mut reply) = (Vec::new(), Vec::new());
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, 1, program, version, procedure, &Auth::None);
-        let outcome = server
-            .assembly()
-            .service()
-            .call(&caller, &message, &mut reply);
-        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
-        let reply: &'static [u8] = reply.leak();
-        rpc::parse_reply(reply).expect("a reply").body
-    };
-    let Err(Rejection::ProgramMismatch { low, high }) = ask(program, 9, 0) else {
+    let (mut message, mut reply) = (Vec::new(), Vec::new());
+    let mut w = Writer::new(&mut message);
+    rpc::call(&mut w, 1, program, version, procedure, &Auth::None);
+    message.extend_from_slice(arguments);
+    let outcome = server
+        .assembly()
+        .service()
+        .call(&caller, &message, &mut reply);
+    assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
+    let reply: &'static [u8] = reply.leak();
+    rpc::parse_reply(reply).expect("a reply").body
+}
+
+/// The versions of a program that a server refuses another for, and those that its portmapper tells.
+fn versions(server: &Server, program: u32) -> ((u32, u32), Vec<u32>) {
+    let Err(Rejection::ProgramMismatch { low, high }) = ask(server, (program, 9, 0), &[]) else {
         panic!("no mismatch");
     };
-    let told = ask(portmap::PROGRAM, portmap::VERSION, 4).expect("a list");
+    let told = ask(server, (portmap::PROGRAM, portmap::VERSION, 4), &[]).expect("a list");
     let told = portmap::Mappings::from_bytes(told.rest())
         .expect("mappings")
         .0;
@@ -249,6 +256,36 @@ fn version_2_is_served_and_told_if_it_is_asked_for() {
         let all = |(low, high)| ((low, high), Vec::from_iter(low..=high));
         assert_eq!(versions(&server, nfs2::PROGRAM), all(nfs));
         assert_eq!(versions(&server, mount3::PROGRAM), all(mount));
+        server.shutdown();
+    }
+}
+
+#[test]
+fn only_the_chosen_minor_versions_are_served() {
+    use nfs4::{CallWriter, Opaque, Operation, Results, Status};
+    let directory = tempfile::tempdir().expect("a directory");
+    for chosen in [&[1][..], &[0, 2], &[2]] {
+        let all = chosen.iter();
+        let minors = all.fold(MinorVersions::NONE, |all, minor| all.with(*minor));
+        let server = start_with(directory.path(), |config| config.nfs4 = minors);
+        for minor in 0..=3 {
+            let mut arguments = Vec::new();
+            let mut w = Writer::new(&mut arguments);
+            let call = CallWriter::compound(&mut w, Opaque(b"tag"), minor);
+            call.push(&Operation::PutRootFileHandle).finish();
+            let compound = (nfs4::PROGRAM, nfs4::VERSION, 1);
+            let body = ask(&server, compound, &arguments).expect("results");
+            let results = Results::begin(body).expect("results");
+            let status = results.header().status;
+            let (wanted, count) = match minor {
+                _ if !chosen.contains(&minor) => (Status::MinorVersMismatch, 0),
+                0 => (Status::Ok, 1),
+                // Here the root is not asked for in a session.
+                _ => (Status::OpNotInSession, 1),
+            };
+            let found = (status, results.count());
+            assert_eq!(found, (wanted, count), "{minor} of {chosen:?}");
+        }
         server.shutdown();
     }
 }

@@ -28,11 +28,12 @@ use odafs_server::store::{Credential, MemoryStore, Store};
 
 use crate::server_model::choices::Choices;
 use operations::operation;
+pub(crate) use operations::{callback_reply, create_session, exchange_id};
 
 const STEPS_MAX: usize = 150;
 const CLIENTS_MAX: usize = 6;
 const CONNECTIONS: u64 = 4;
-const SLOTS: u32 = 4;
+pub(crate) const SLOTS: u32 = 4;
 const LEARNED_MAX: usize = 24;
 /// One call in this many is another user's.
 const USERS: u32 = 16;
@@ -144,16 +145,16 @@ impl Learned {
 }
 
 /// A client that behaves more often than not.
-#[derive(Clone, Default)]
-struct Client {
-    minor: u32,
-    connection: u64,
-    id: u64,
-    session: SessionId,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Client {
+    pub minor: u32,
+    pub connection: u64,
+    pub id: u64,
+    pub session: SessionId,
     /// The last number of each slot.
-    slots: [u32; SLOTS as usize],
+    pub slots: [u32; SLOTS as usize],
     /// The last number of its owner (4.0).
-    turn: u32,
+    pub turn: u32,
 }
 
 /// The other end of a connection.
@@ -282,13 +283,13 @@ impl World {
             self.call(&client, &[Operation::SetClientIdConfirm(confirm)])?;
             return Some(client);
         }
-        let reply = self.call(&client, &[operations::exchange_id(name, 1, 0)])?;
+        let reply = self.call(&client, &[exchange_id(name, 1, 0)])?;
         let exchanged = match last(&reply) {
             OperationResult::ExchangeId(Ok(exchanged)) => (exchanged.client_id, exchanged.sequence),
             _ => return None,
         };
         client.id = exchanged.0;
-        let create = operations::create_session(exchanged.0, exchanged.1, SLOTS);
+        let create = create_session(exchanged.0, exchanged.1, SLOTS);
         let reply = self.call(&client, &[create])?;
         client.session = match last(&reply) {
             OperationResult::CreateSession(Ok(made)) => made.session,
@@ -378,7 +379,7 @@ impl World {
             let Some(message) = message.filter(|_| !how.is_multiple_of(8)) else {
                 continue;
             };
-            let Some(reply) = operations::callback_reply(&message, how) else {
+            let Some(reply) = callback_reply(&message, how) else {
                 panic!("a callback that cannot be read: {message:?}");
             };
             for _ in 0..=how >> 7 {
@@ -534,7 +535,8 @@ fn caller(connection: u64) -> (Caller, Arc<Mailbox>) {
     (caller, mailbox)
 }
 
-fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
+/// The arguments of COMPOUND with these operations.
+pub fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut w = Writer::new(&mut bytes);
     let call = CallWriter::compound(&mut w, Opaque(b""), minor);
@@ -544,7 +546,7 @@ fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
 }
 
 /// SEQUENCE for the next compound of a slot.
-fn next(client: &mut Client, slot: u32) -> Operation<'static> {
+pub(crate) fn next(client: &mut Client, slot: u32) -> Operation<'static> {
     let number = &mut client.slots[slot as usize];
     *number = number.wrapping_add(1);
     Operation::Sequence(SequenceArgs {

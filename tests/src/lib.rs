@@ -7,6 +7,7 @@ pub mod linear;
 pub mod page;
 pub mod pcap;
 pub mod raw;
+pub mod raw4;
 #[cfg(not(shuttle))]
 pub mod raw_direct;
 pub mod raw_rdma;

@@ -64,12 +64,20 @@ impl RawRpc {
             &Auth::None,
         );
         message.extend_from_slice(arguments);
-        let mark = RecordMark::whole(message.len() as u32).to_bytes();
-        self.send(&[&mark[..], &message].concat())?;
+        self.send_message(&message)?;
         Ok(self.xid)
     }
 
-    /// The next reply, without its record mark; at most 2 MiB.
+    /// Sends one message with its record mark.
+    ///
+    /// # Errors
+    /// The server has closed the connection.
+    pub fn send_message(&mut self, message: &[u8]) -> io::Result<()> {
+        let mark = RecordMark::whole(message.len() as u32).to_bytes();
+        self.send(&[&mark[..], message].concat())
+    }
+
+    /// The next message, without its record mark; at most 2 MiB.
     ///
     /// # Errors
     /// The connection ended, or nothing came in [`PATIENCE`].
@@ -77,12 +85,12 @@ impl RawRpc {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark)?;
         let mark = u32::from_be_bytes(mark);
-        assert!(mark & 1 << 31 != 0, "a reply in several fragments");
+        assert!(mark & 1 << 31 != 0, "a message in several fragments");
         let length = (mark & !(1 << 31)) as usize;
-        assert!(length <= 2 << 20, "a reply of {length} bytes");
-        let mut reply = vec![0; length];
-        self.stream.read_exact(&mut reply)?;
-        Ok(reply)
+        assert!(length <= 2 << 20, "a message of {length} bytes");
+        let mut message = vec![0; length];
+        self.stream.read_exact(&mut message)?;
+        Ok(message)
     }
 
     /// One call and its reply.

@@ -6,6 +6,7 @@ use odafs_common::wire::nfs4::*;
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::{Encode, Writer};
 use odafs_tests::raw_rdma::{Header, Messages, RawRdma};
+use odafs_tests::raw4;
 use odafs_tests::served::Served;
 use odafs_tests::tap::Tap;
 use std::fs;
@@ -30,9 +31,7 @@ struct Client {
 
 /// The results of a COMPOUND's reply.
 fn results(message: &[u8]) -> Vec<OperationResult<'_>> {
-    let reply = rpc::parse_reply(&message[28..]).expect("an RPC reply");
-    let results = Results::begin(reply.body.expect("accepted")).expect("results");
-    results.map(|result| result.expect("a result")).collect()
+    raw4::results(&message[28..])
 }
 
 impl Client {

@@ -15,10 +15,12 @@ for test in direct coherence kill hostile hostile_rdma; do
     tests/$test --ignored --list | grep -q ': test$' || die "there are none"
     tests/$test --ignored --test-threads=1 || die "the tests"
 done
-step "direct readers beside Linux' own client and the local file system"
-tests/outsiders --ignored --nocapture --exact direct_readers_beside_linux_and_the_local_file_system >/tmp/linux ||
-    { cat /tmp/linux; die "what readers saw is not explained"; }
-grep -q '1 passed' /tmp/linux || die "there is no such test"
+for version in 3 4_2; do
+    step "direct readers beside Linux' own client by version ${version/_/.} and the local file system"
+    test=direct_readers_beside_linux_by_version_${version}_and_the_local_file_system
+    tests/outsiders --ignored --nocapture --exact $test >/tmp/linux || { cat /tmp/linux; die "what readers saw is not explained"; }
+    grep -q '1 passed' /tmp/linux || die "there is no such test"
+done
 step "calls by every design and strategy of registration"
 tests/rdma --test-threads=1 || die "the tests"
 step "registration, and a page taken back, measured in brief"

@@ -327,6 +327,11 @@ impl<'r> Client<'r> {
     }
 
     fn again(&self, operations: &[Operation<'_>]) -> Vec<u8> {
+        compound(2, &self.sequenced(operations))
+    }
+
+    /// These operations behind the SEQUENCE of the last compound of slot 0.
+    fn sequenced<'a>(&self, operations: &[Operation<'a>]) -> Vec<Operation<'a>> {
         let sequence = Operation::Sequence(SequenceArgs {
             session: self.session,
             sequence: self.sequence.get(),
@@ -334,17 +339,18 @@ impl<'r> Client<'r> {
             highest_slot: 0,
             cache: true,
         });
-        compound(2, &[&[sequence], operations].concat())
+        [&[sequence], operations].concat()
     }
 
     /// Runs operations in the session.
     fn does(&self, operations: &[Operation<'_>]) -> Reply {
-        let bytes = self.next(operations);
-        let (answer, reply) = self
-            .room
-            .run(&self.caller, &self.who, &bytes, Effort::MayBlock);
-        assert!(matches!(answer, Answer::Replied), "{answer:?}");
-        reply
+        self.does_by(2, operations)
+    }
+
+    /// As [`Client::does`], by another minor version.
+    fn does_by(&self, minor: u32, operations: &[Operation<'_>]) -> Reply {
+        self.sequence.set(self.sequence.get() + 1);
+        self.call(minor, &self.sequenced(operations))
     }
 
     fn bind(&self, channel: WantedChannel) -> Operation<'static> {

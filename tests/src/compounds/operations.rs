@@ -23,7 +23,7 @@ const CHANNEL: ChannelAttributes = ChannelAttributes {
     rdma_reads: AtMostOne(None),
 };
 
-pub(super) fn exchange_id(name: &[u8], verifier: u8, flags: u32) -> Operation<'_> {
+pub(crate) fn exchange_id(name: &[u8], verifier: u8, flags: u32) -> Operation<'_> {
     Operation::ExchangeId(ExchangeIdArgs {
         client: ClientOwner {
             verifier: [verifier; 8],
@@ -52,7 +52,7 @@ pub(super) fn set_client_id(name: &[u8], verifier: u8) -> Operation<'_> {
     })
 }
 
-pub(super) fn create_session(client_id: u64, sequence: u32, slots: u32) -> Operation<'static> {
+pub(crate) fn create_session(client_id: u64, sequence: u32, slots: u32) -> Operation<'static> {
     Operation::CreateSession(CreateSessionArgs {
         client_id,
         sequence,
@@ -491,7 +491,7 @@ pub(super) fn counts(result: &OperationResult<'_>) -> bool {
 }
 
 /// A reply to a callback. `None` if nobody can read it.
-pub(super) fn callback_reply(message: &[u8], how: u8) -> Option<Vec<u8>> {
+pub(crate) fn callback_reply(message: &[u8], how: u8) -> Option<Vec<u8>> {
     let (header, mut r) = rpc::parse_call(message).ok()?;
     let compound = CallbackHeader::decode(&mut r).ok()?;
     let mut operations = Vec::new();

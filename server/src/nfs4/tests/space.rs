@@ -418,6 +418,37 @@ fn what_this_server_does_not_do_is_refused() {
     for operation in [Operation::CopyNotify(notify), Operation::WriteSame(same)] {
         assert_eq!(client.on(&handle, operation).status(), Status::NotSupp);
     }
+    // Delegations come with OPEN, and of files alone.
+    let nothing = Time {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    let of_directory = GetDirDelegationArgs {
+        signal_when_available: false,
+        notifications: Bitmap::EMPTY,
+        child_delay: nothing,
+        directory_delay: nothing,
+        child_attributes: Bitmap::EMPTY,
+        directory_attributes: Bitmap::EMPTY,
+    };
+    let want = WantDelegationArgs {
+        want: share_access::WANT_READ,
+        claim: DelegationClaim::File,
+    };
+    for operations in [
+        [
+            Operation::PutRootFileHandle,
+            Operation::GetDirDelegation(of_directory),
+        ],
+        [put(&handle), Operation::WantDelegation(want)],
+    ] {
+        for minor in [1, 2] {
+            let reply = client.does_by(minor, &operations);
+            assert_eq!(reply.status(), Status::NotSupp);
+            // It is the operation that is refused, behind SEQUENCE and the one that sets the file handle.
+            assert_eq!(reply.all().len(), 3);
+        }
+    }
     // An open is no copy.
     for operation in [
         Operation::OffloadStatus(state),

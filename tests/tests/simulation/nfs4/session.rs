@@ -6,6 +6,8 @@ use odafs_common::wire::nfs4::*;
 use odafs_common::wire::rpc::{self, Auth};
 use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
 use odafs_fabric::clock::Nanos;
+pub use odafs_tests::compounds::compound;
+pub use odafs_tests::raw4::results;
 
 /// Compounds that are under way at a time, at most.
 const UNDER_WAY: usize = 3;
@@ -57,16 +59,6 @@ pub struct Session {
     called: (u32, Vec<u8>, Vec<u8>),
 }
 
-/// A COMPOUND of these operations.
-pub fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut w = Writer::new(&mut bytes);
-    let call = CallWriter::compound(&mut w, Opaque(b""), minor);
-    let call = operations.iter().fold(call, |call, next| call.push(next));
-    call.finish();
-    bytes
-}
-
 /// A call with this body.
 pub fn call(xid: u32, body: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
@@ -75,16 +67,6 @@ pub fn call(xid: u32, body: &[u8]) -> Vec<u8> {
     rpc::call(&mut w, xid, PROGRAM, VERSION, procedure, &Auth::None);
     message.extend_from_slice(body);
     message
-}
-
-/// The results in a reply.
-pub fn results(message: &[u8]) -> Vec<OperationResult<'_>> {
-    let reply = rpc::parse_reply(message).expect("a reply");
-    let mut results = Results::begin(reply.body.expect("results")).expect("results");
-    let all = results.by_ref().map(|result| result.expect("a result"));
-    let all = all.collect();
-    results.finish().expect("nothing behind the results");
-    all
 }
 
 pub fn exchange_id(name: &[u8], verifier: u64) -> Vec<u8> {

@@ -1,22 +1,21 @@
-//! Strangers write a file of the real local store that direct readers read: NFSv3 clients that are not ours, and programs on
-//! the server's own file system. No reader sees what a read by RPC could not have returned.
+//! Strangers write a file of the real local store that direct readers read: NFS clients that are not ours, by versions 3 and 4,
+//! and programs on the server's own file system. No reader sees what a read by RPC could not have returned.
 #![cfg(not(shuttle))]
 
+mod writers;
+
 use odafs::{Cache, Client, File, Options, Route};
-use odafs_common::wire::nfs3::{DirectoryName, FileHandle, Payload, Stable, WriteArgs};
 use odafs_tests::linear::{self, Action, Operation};
 use odafs_tests::page::{self, PAGE};
-use odafs_tests::raw::{RawRpc, xdr};
 use odafs_tests::served::{self, Served};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use writers::{Calls, Compounds, Libnfs, Linux, Mount, Writer};
 
 /// Pages that NFS clients write. Those behind them are written on the server's file system.
 const BY_NFS: u32 = 6;
@@ -29,152 +28,6 @@ const WRITES: u32 = 5;
 const NOTICED: Duration = Duration::from_secs(1);
 /// Longer than a tick of any file system's clock, by which changes of other programs are told.
 const TICK: Duration = Duration::from_millis(20);
-
-/// Someone who writes whole pages by NFSv3 and is not our client.
-trait Writer: Send {
-    fn write(&mut self, slot: u32, version: u32);
-}
-
-/// Bare calls over TCP.
-struct Calls {
-    rpc: RawRpc,
-    file: Vec<u8>,
-}
-
-impl Calls {
-    fn new(server: &Served) -> Self {
-        const LOOKUP: u32 = 3;
-        let mut rpc = RawRpc::connect(&server.nfs);
-        let root = rpc.root();
-        let name = DirectoryName {
-            directory: FileHandle(&root),
-            name: b"data",
-        };
-        let (status, found) = rpc.nfs(LOOKUP, &xdr(&name));
-        assert_eq!(status, 0, "LOOKUP");
-        let length = u32::from_be_bytes(found[..4].try_into().expect("four")) as usize;
-        Self {
-            rpc,
-            file: found[4..4 + length].to_vec(),
-        }
-    }
-}
-
-impl Writer for Calls {
-    fn write(&mut self, slot: u32, version: u32) {
-        const WRITE: u32 = 7;
-        let mut data = [0; PAGE];
-        page::fill(&mut data, slot, version);
-        let arguments = WriteArgs {
-            file: FileHandle(&self.file),
-            offset: at(slot),
-            count: PAGE as u32,
-            stable: match version % 2 {
-                0 => Stable::FileSync,
-                _ => Stable::Unstable,
-            },
-            data: Payload(&data),
-        };
-        let (status, _) = self.rpc.nfs(WRITE, &xdr(&arguments));
-        assert_eq!(status, 0, "WRITE");
-    }
-}
-
-/// The program `tests/libnfs/writer.c`.
-struct Libnfs {
-    child: Child,
-    asks: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Libnfs {
-    fn new(program: &str, server: &Served) -> Self {
-        let (host, port) = server.nfs.rsplit_once(':').expect("HOST:PORT");
-        // What stands before the last slash is the export, and not empty to libnfs.
-        let url = format!("nfs://{host}//data?version=3&nfsport={port}&mountport={port}");
-        let mut child = Command::new(program)
-            .arg(url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the writer");
-        Self {
-            asks: child.stdin.take().expect("stdin"),
-            answers: BufReader::new(child.stdout.take().expect("stdout")),
-            child,
-        }
-    }
-}
-
-impl Writer for Libnfs {
-    fn write(&mut self, slot: u32, version: u32) {
-        writeln!(self.asks, "{slot} {version}").expect("the writer lives");
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).expect("an answer");
-        assert_eq!(answer, "done\n");
-    }
-}
-
-impl Drop for Libnfs {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Linux' own client: a mount over the RDMA device, past Linux' page cache.
-struct Linux {
-    file: fs::File,
-    /// Unmounted by the last of its writers.
-    _mount: Arc<Mount>,
-}
-
-struct Mount(tempfile::TempDir);
-
-impl Mount {
-    fn new(server: &Served) -> Self {
-        let directory = tempfile::tempdir().expect("dir");
-        let part = |address: &str| {
-            let (host, port) = address.rsplit_once(':').expect("HOST:PORT");
-            (host.to_owned(), port.to_owned())
-        };
-        let ((host, port), (mount_host, mount_port)) = (part(&server.verbs), part(&server.nfs));
-        let options = format!(
-            "addr={host},vers=3,proto=rdma,port={port},mountproto=tcp,mountport={mount_port},mountaddr={mount_host},nolock,hard"
-        );
-        let mounted = Command::new("mount")
-            .args(["-i", "-t", "nfs", "-o", &options, &format!("{host}:/")])
-            .arg(directory.path())
-            .status();
-        assert!(mounted.expect("mount").success(), "mount with {options}");
-        Self(directory)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
-impl Linux {
-    fn new(mount: &Arc<Mount>) -> Self {
-        let mut options = fs::File::options();
-        options.write(true).custom_flags(libc::O_DIRECT);
-        Self {
-            file: options.open(mount.0.path().join("data")).expect("open"),
-            _mount: Arc::clone(mount),
-        }
-    }
-}
-
-impl Writer for Linux {
-    fn write(&mut self, slot: u32, version: u32) {
-        let mut data = [0; PAGE];
-        page::fill(&mut data, slot, version);
-        self.file.write_all_at(&data, at(slot)).expect("pwrite");
-    }
-}
 
 /// What is seen of the pages.
 #[derive(Default)]
@@ -200,6 +53,7 @@ impl World {
 
     /// One round of an NFS client: each of its pages some times, in an order of its own.
     fn write_by_nfs(&self, writer: &mut dyn Writer, number: u32) {
+        writer.open();
         for turn in 0..WRITES * BY_NFS {
             let slot = (turn * [1, 5][number as usize % 2] + number) % BY_NFS;
             let version = self.versions.fetch_add(1, SeqCst) + 1;
@@ -219,6 +73,7 @@ impl World {
                 }],
             );
         }
+        writer.close();
     }
 
     /// Pages on the file system, until the NFS clients are done; then all of its pages by one last call.
@@ -360,10 +215,18 @@ impl Reader {
     }
 }
 
-fn round(world: &World, writers: &mut [Box<dyn Writer>], readers: &mut [Reader], file: &fs::File) {
+/// With `file`, a program on the server's file system writes beside the NFS clients.
+fn round(
+    world: &World,
+    writers: &mut [Box<dyn Writer>],
+    readers: &mut [Reader],
+    file: Option<&fs::File>,
+) {
     world.done.store(false, SeqCst);
+    // Nobody looks at the file yet, so this writer may get a delegation.
+    writers[0].open();
     thread::scope(|scope| {
-        let local = scope.spawn(|| world.write_locally(file));
+        let local = file.map(|file| scope.spawn(|| world.write_locally(file)));
         let mut reading = Vec::new();
         for reader in &mut *readers {
             reading.push(scope.spawn(|| reader.read_until_done(world)));
@@ -374,7 +237,8 @@ fn round(world: &World, writers: &mut [Box<dyn Writer>], readers: &mut [Reader],
         }
         let written: Vec<_> = writing.into_iter().map(|writer| writer.join()).collect();
         world.done.store(true, SeqCst);
-        for thread in written.into_iter().chain([local.join()]) {
+        let local = local.map(|local| local.join());
+        for thread in written.into_iter().chain(local) {
             thread.expect("a writer");
         }
         for reader in reading {
@@ -403,7 +267,8 @@ fn is_explained(
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("mode");
     };
     allow(&data, 0o666);
-    allow(directory.path(), 0o755);
+    // Before it opens a file to write, libnfs asks by version 4 whether it may change the directory.
+    allow(directory.path(), 0o777);
     let options = [&["--direct", "one-sided"], options].concat();
     let server = Served::start(directory.path(), scratch.path(), &options);
     let file = fs::File::options()
@@ -425,8 +290,10 @@ fn is_explained(
         ..World::default()
     };
     let mut initial = [0; BY_NFS as usize];
-    for _ in 0..ROUNDS {
-        round(&world, &mut writers, &mut readers, &file);
+    for number in 0..ROUNDS {
+        // A local change revokes all references to the file. Beside one, nobody would notice that a write by NFS revokes none.
+        let local = (number % 2 == 1).then_some(&file);
+        round(&world, &mut writers, &mut readers, local);
         for (slot, initial) in initial.iter_mut().enumerate() {
             let history = std::mem::take(&mut *world.histories[slot].lock().expect("it"));
             if let Err(violation) = linear::check(*initial, &history) {
@@ -468,19 +335,48 @@ fn direct_readers_beside_bare_calls_and_the_local_file_system() {
 }
 
 #[test]
-#[ignore = "needs libnfs: tests/libnfs/run"]
-fn direct_readers_beside_libnfs_and_the_local_file_system() {
+fn direct_readers_beside_bare_compounds_and_the_local_file_system() {
+    let by_delegation = Arc::default();
+    is_explained(&TCP, over_tcp, |server| {
+        let compounds =
+            |name| Box::new(Compounds::new(server, name, &by_delegation)) as Box<dyn Writer>;
+        vec![compounds("one"), compounds("two")]
+    });
+    assert!(by_delegation.load(SeqCst) > 0, "none was given");
+}
+
+#[test]
+fn direct_readers_beside_bare_calls_of_both_versions_and_the_local_file_system() {
+    let by_delegation = Arc::default();
+    is_explained(&TCP, over_tcp, |server| {
+        let compounds = Compounds::new(server, "one", &by_delegation);
+        vec![Box::new(compounds), Box::new(Calls::new(server))]
+    });
+    assert!(by_delegation.load(SeqCst) > 0, "none was given");
+}
+
+fn beside_libnfs(version: u32) {
     let program = std::env::var("ODAFS_LIBNFS_WRITER").expect("ODAFS_LIBNFS_WRITER: the program");
     is_explained(&TCP, over_tcp, |server| {
-        let libnfs = || Box::new(Libnfs::new(&program, server)) as Box<dyn Writer>;
+        let libnfs = || Box::new(Libnfs::new(&program, server, version)) as Box<dyn Writer>;
         vec![libnfs(), libnfs()]
     });
 }
 
-/// Both Linux and the readers come over the device. Stamps lie beside the pages, as soft devices allow within one host.
 #[test]
-#[ignore = "needs an RDMA device, and root to mount: tests/vm/run"]
-fn direct_readers_beside_linux_and_the_local_file_system() {
+#[ignore = "needs libnfs: tests/libnfs/run"]
+fn direct_readers_beside_libnfs_by_version_3_and_the_local_file_system() {
+    beside_libnfs(3);
+}
+
+#[test]
+#[ignore = "needs a libnfs that writes by version 4: tests/libnfs/run"]
+fn direct_readers_beside_libnfs_by_version_4_and_the_local_file_system() {
+    beside_libnfs(4);
+}
+
+/// Both Linux and the readers come over the device. Stamps lie beside the pages, as soft devices allow within one host.
+fn beside_linux(version: &str) {
     let mut options = served::verbs_options();
     options.extend(["--read-order", "rising"].map(str::to_owned));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -488,9 +384,21 @@ fn direct_readers_beside_linux_and_the_local_file_system() {
         &options,
         |server| server.verbs_url("/"),
         |server| {
-            let mount = Arc::new(Mount::new(server));
+            let mount = Arc::new(Mount::new(server, version));
             let linux = || Box::new(Linux::new(&mount)) as Box<dyn Writer>;
             vec![linux(), linux()]
         },
     );
+}
+
+#[test]
+#[ignore = "needs an RDMA device, and root to mount: tests/vm/run"]
+fn direct_readers_beside_linux_by_version_3_and_the_local_file_system() {
+    beside_linux("3");
+}
+
+#[test]
+#[ignore = "needs an RDMA device, and root to mount: tests/vm/run"]
+fn direct_readers_beside_linux_by_version_4_2_and_the_local_file_system() {
+    beside_linux("4.2");
 }
