@@ -5,9 +5,10 @@ use crate::{
     attributes::errno,
     files::{Files, Open},
     inodes::{Inode, locked},
+    operations::BLOCK,
 };
 use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
-use odafs::{Changes, Space, When};
+use odafs::{Changes, When};
 use rustix::fs::OFlags;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -24,6 +25,15 @@ pub struct Wanted {
     pub size: Option<u64>,
     pub atime: Option<TimeOrNow>,
     pub mtime: Option<TimeOrNow>,
+}
+
+/// Space in blocks of [`BLOCK`] bytes, and numbers of files.
+pub struct Blocks {
+    pub all: u64,
+    pub free: u64,
+    pub available: u64,
+    pub files: u64,
+    pub free_files: u64,
 }
 
 impl Files {
@@ -162,9 +172,17 @@ impl Files {
     }
 
     /// The space of the file system that a file is in.
-    pub fn statfs(&self, number: u64) -> Result<Space, Errno> {
+    pub fn statfs(&self, number: u64) -> Result<Blocks, Errno> {
         let inode = self.inode(number)?;
-        self.fs.statfs(&inode.handle).map_err(errno)
+        let space = self.fs.statfs(&inode.handle).map_err(errno)?;
+        let blocks = |bytes| bytes / u64::from(BLOCK);
+        Ok(Blocks {
+            all: blocks(space.total_bytes),
+            free: blocks(space.free_bytes),
+            available: blocks(space.available_bytes),
+            files: space.total_files,
+            free_files: space.free_files,
+        })
     }
 
     /// A program closes one of its descriptors of a file. A file without a name needs no sync, because nobody can open

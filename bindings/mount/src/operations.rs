@@ -75,8 +75,7 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
 }
 
 // Locks are the kernel's own. After ENOSYS the kernel itself refuses extended attributes (to set them, where it judges by
-// lists) and fallocate with EOPNOTSUPP,
-// copies ranges by reading and writing, and seeks as if no file had holes.
+// lists) and fallocate with EOPNOTSUPP, copies ranges by reading and writing, and seeks as if no file had holes.
 impl Filesystem for Device {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Not FUSE_ASYNC_DIO: with it the parts of one large O_DIRECT write come at once, and each appended part would
@@ -391,10 +390,10 @@ impl Filesystem for Device {
     fn statfs(&self, _: &Request, number: INodeNo, reply: ReplyStatfs) {
         match self.files.statfs(number.0) {
             Ok(space) => reply.statfs(
-                space.total_bytes / u64::from(BLOCK),
-                space.free_bytes / u64::from(BLOCK),
-                space.available_bytes / u64::from(BLOCK),
-                space.total_files,
+                space.all,
+                space.free,
+                space.available,
+                space.files,
                 space.free_files,
                 BLOCK,
                 NAME_MAX,

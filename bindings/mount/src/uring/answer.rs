@@ -171,10 +171,10 @@ pub fn answer(files: &Files, request: Request<'_>) -> Result<usize, Errno> {
         op::STATFS => {
             let space = files.statfs(number)?;
             let stated = wire::StatFs {
-                blocks: space.total_bytes / u64::from(BLOCK),
-                free: space.free_bytes / u64::from(BLOCK),
-                available: space.available_bytes / u64::from(BLOCK),
-                files: space.total_files,
+                blocks: space.all,
+                free: space.free,
+                available: space.available,
+                files: space.files,
                 free_files: space.free_files,
                 block: BLOCK,
                 name_max: NAME_MAX,
