@@ -16,6 +16,8 @@ use crate::shard::Tick;
 
 /// One read in this many is timed if it involves neither a system call nor anybody else.
 pub const QUICK_TIMED_ONE_IN: u32 = 64;
+/// One hit in the data cache in this many is timed. A report costs as much as several hits.
+pub const HITS_TIMED_ONE_IN: u32 = 256;
 /// One read in this many is timed if the server takes part in it.
 pub const TIMED_ONE_IN: u32 = 16;
 
@@ -64,7 +66,7 @@ impl AskedRead {
             Choice::OneSided => QUICK_TIMED_ONE_IN,
             Choice::Guarded | Choice::Rpc => TIMED_ONE_IN,
         };
-        let timed = tick.reads.get() + 1 >= due || tick.hits.get() + 1 >= QUICK_TIMED_ONE_IN;
+        let timed = tick.reads.get() + 1 >= due || tick.hits.get() + 1 >= HITS_TIMED_ONE_IN;
         Some(Self {
             class,
             order,

@@ -9,6 +9,9 @@ use odafs_fabric::sync::Mutex;
 
 /// Number of names to keep. It is large enough that chance changes the answer by a few hundredths only.
 const NAMES: usize = 256;
+/// At most one page in this many is sampled, because a sampled read takes half as long again as a hit. A small cache has
+/// fewer names than [`NAMES`] for this reason.
+const ONE_IN_MIN: usize = 16;
 /// Number of reads of sampled pages that an answer needs.
 const ENOUGH: u32 = 16;
 /// Number of reads after which one has decayed to 1/e.
@@ -43,7 +46,7 @@ struct Picked {
 impl Reuse {
     /// For a cache of this many frames.
     pub fn new(frames: usize) -> Self {
-        let one_in = (frames / NAMES).max(1);
+        let one_in = (frames / NAMES).max(ONE_IN_MIN);
         Self {
             one_in: one_in as u64,
             picked: Mutex::new(Picked {
