@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compounds;
+pub mod crowd;
 pub mod holdings;
 pub mod linear;
 pub mod page;

@@ -3,6 +3,10 @@
 use std::fs;
 use std::process::Command;
 
+use odafs_common::wire::record::RecordMark;
+use odafs_common::wire::rpc::{Auth, AuthSys, Groups, call, reply_success};
+use odafs_common::wire::xdr::Writer;
+
 /// A capture file in the making.
 #[derive(Debug)]
 pub struct Capture {
@@ -88,5 +92,66 @@ impl Capture {
         let split = |line: &str| line.split('\t').map(str::to_owned).collect();
         let printed = self.tshark(&arguments)?;
         Some(printed.lines().map(split).collect())
+    }
+}
+
+/// Calls of one connection, with their replies.
+#[derive(Debug)]
+pub struct Messages {
+    /// All of them.
+    pub capture: Capture,
+    connection: Connection,
+    /// The last call's, and the number of calls.
+    pub xid: u32,
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Messages {
+    /// None.
+    pub fn new() -> Self {
+        Self {
+            capture: Capture::default(),
+            connection: Connection::new(900, 2049),
+            xid: 0,
+        }
+    }
+
+    /// Adds a call and its reply.
+    pub fn exchange(
+        &mut self,
+        program: u32,
+        version: u32,
+        procedure: u8,
+        args: &[u8],
+        result: &[u8],
+    ) {
+        self.xid += 1;
+        let gids = Groups::new(&[100, 4]);
+        let sys = Auth::Sys(AuthSys {
+            stamp: 1,
+            machine: b"host",
+            uid: 1000,
+            gid: 100,
+            gids,
+        });
+        let xid = self.xid;
+        self.record(0, args, |w| {
+            call(w, xid, program, version, procedure.into(), &sys)
+        });
+        self.record(1, result, |w| reply_success(w, xid));
+    }
+
+    fn record(&mut self, from: usize, body: &[u8], header: impl FnOnce(&mut Writer<'_>)) {
+        let mut message = Vec::new();
+        header(&mut Writer::new(&mut message));
+        message.extend(body);
+        let mark = RecordMark::whole(message.len() as u32).to_bytes();
+        let record = [&mark[..], &message].concat();
+        self.capture.packet(&mut self.connection, from, &record);
     }
 }

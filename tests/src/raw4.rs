@@ -15,6 +15,9 @@ const MINOR: u32 = 2;
 /// Between two attempts at a call that the server puts off.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
+/// Program, version and procedure of COMPOUND.
+pub const COMPOUND: (u32, u32, u32) = (PROGRAM, VERSION, Procedure::Compound.code());
+
 /// A client that sends one compound at a time, and hears callbacks while it waits for the reply.
 #[derive(Debug)]
 pub struct Raw4 {
@@ -61,6 +64,7 @@ impl Raw4 {
             panic!("{:?}", results(&reply));
         };
         raw.client.session = made.session;
+        raw.client.granted = made.fore.max_requests;
         raw.does(&[Operation::ReclaimComplete(ReclaimCompleteArgs {
             one_file_system: false,
         })]);
@@ -88,7 +92,7 @@ impl Raw4 {
     pub fn does(&mut self, operations: &[Operation<'_>]) -> Vec<u8> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let sequence = next(&mut self.client, 0);
+            let sequence = self.sequence();
             let reply = self.call(&[&[sequence], operations].concat());
             let body = rpc::parse_reply(&reply).expect("a reply").body;
             let results = Results::begin(body.expect("accepted")).expect("results");
@@ -100,12 +104,41 @@ impl Raw4 {
         }
     }
 
+    /// SEQUENCE for its next compound.
+    pub fn sequence(&mut self) -> Operation<'static> {
+        next(&mut self.client, 0)
+    }
+
+    /// The last [`sequence`](Self::sequence) was not executed: the next one has its number.
+    pub fn take_back(&mut self) {
+        self.client.slots[0] -= 1;
+    }
+
+    /// Its session.
+    pub fn session(&self) -> SessionId {
+        self.client.session
+    }
+
+    /// Its client id.
+    pub fn id(&self) -> u64 {
+        self.client.id
+    }
+
     /// The reply to a compound of these operations alone.
-    fn call(&mut self, operations: &[Operation<'_>]) -> Vec<u8> {
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn call(&mut self, operations: &[Operation<'_>]) -> Vec<u8> {
+        self.sends(&compound(MINOR, operations))
+    }
+
+    /// The reply to COMPOUND with these arguments.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn sends(&mut self, arguments: &[u8]) -> Vec<u8> {
         const CALL: [u8; 4] = [0; 4];
-        let procedure = (PROGRAM, VERSION, Procedure::Compound.code());
-        let arguments = compound(MINOR, operations);
-        let xid = self.rpc.post(procedure, &arguments).expect("sent");
+        let xid = self.rpc.post(COMPOUND, arguments).expect("sent");
         loop {
             let message = self.rpc.receive().expect("a reply");
             if message[4..8] != CALL {

@@ -1,7 +1,8 @@
 //! `odafs serve` as a child process that tests may kill.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,8 @@ pub struct Served {
     pub rdma: String,
     /// `HOST:PORT` of the verbs listener; empty where there is none.
     pub verbs: String,
+    /// `HOST:PORT` of the metrics; empty where there are none.
+    pub metrics: String,
     /// Socket of the shm listener.
     pub shm: PathBuf,
 }
@@ -96,7 +99,7 @@ impl Served {
         }
         arguments.extend(options.iter().map(|&o| o.to_owned()));
         let (child, ready) = spawn(command, &arguments);
-        for listener in ["nfs", "rdma", "verbs"] {
+        for listener in ["nfs", "rdma", "verbs", "metrics"] {
             let option = arguments.iter().position(|a| *a == format!("--{listener}"));
             if let Some(at) = option {
                 arguments[at + 1].clone_from(&ready[listener]);
@@ -109,6 +112,7 @@ impl Served {
             nfs: address("nfs"),
             rdma: address("rdma"),
             verbs: address("verbs"),
+            metrics: address("metrics"),
             shm,
         }
     }
@@ -133,6 +137,34 @@ impl Served {
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its resident memory in KiB.
+    ///
+    /// # Panics
+    /// It does not run.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("the status of the server");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        kib.and_then(|kib| kib.parse().ok()).expect("VmRSS")
+    }
+
+    /// A metric without labels, of a server that was started with `--metrics`.
+    ///
+    /// # Panics
+    /// There is none of this name.
+    pub fn metric(&self, name: &str) -> u64 {
+        let mut stream = TcpStream::connect(&self.metrics).expect("metrics");
+        let ask = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.metrics);
+        stream.write_all(ask.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let mut lines = answer.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.and_then(|value| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name}:\n{answer}"))
     }
 
     /// Asks for a drain (SIGTERM) and returns the exit status.

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use odafs_common::wire::record::RecordMark;
-use odafs_common::wire::rpc::{Auth, AuthSys, Groups, call, reply_success};
-use odafs_common::wire::xdr::{Reader, Writer};
+use odafs_common::wire::xdr::Reader;
 use odafs_common::wire::{mount1, mount3, nfs2, nfs3, nfs4, nfsacl3, portmap};
-use odafs_tests::pcap::{Capture, Connection};
+use odafs_tests::pcap::Messages;
 
 /// The golden inputs of a fuzz target by their first byte, which is the procedure.
 fn golden(target: &str) -> BTreeMap<u8, Vec<Vec<u8>>> {
@@ -27,49 +25,6 @@ fn golden(target: &str) -> BTreeMap<u8, Vec<Vec<u8>>> {
         }
     }
     inputs
-}
-
-/// The messages of one connection.
-struct Messages {
-    capture: Capture,
-    connection: Connection,
-    xid: u32,
-}
-
-impl Messages {
-    fn new() -> Self {
-        Self {
-            capture: Capture::default(),
-            connection: Connection::new(900, 2049),
-            xid: 0,
-        }
-    }
-
-    fn exchange(&mut self, program: u32, version: u32, procedure: u8, args: &[u8], result: &[u8]) {
-        self.xid += 1;
-        let gids = Groups::new(&[100, 4]);
-        let sys = Auth::Sys(AuthSys {
-            stamp: 1,
-            machine: b"host",
-            uid: 1000,
-            gid: 100,
-            gids,
-        });
-        let xid = self.xid;
-        self.record(0, args, |w| {
-            call(w, xid, program, version, procedure.into(), &sys)
-        });
-        self.record(1, result, |w| reply_success(w, xid));
-    }
-
-    fn record(&mut self, from: usize, body: &[u8], header: impl FnOnce(&mut Writer<'_>)) {
-        let mut message = Vec::new();
-        header(&mut Writer::new(&mut message));
-        message.extend(body);
-        let mark = RecordMark::whole(message.len() as u32).to_bytes();
-        let record = [&mark[..], &message].concat();
-        self.capture.packet(&mut self.connection, from, &record);
-    }
 }
 
 /// Every golden argument with some result of its procedure, and every golden result with some argument.

@@ -71,19 +71,6 @@ fn lookup(rpc: &mut RawRpc, directory: &[u8], name: &[u8]) -> Result<Vec<u8>, u3
     }
 }
 
-fn resident_kib(world: &World) -> u64 {
-    let status =
-        fs::read_to_string(format!("/proc/{}/status", world.server.pid())).expect("status");
-    let line = status
-        .lines()
-        .find(|l| l.starts_with("VmRSS:"))
-        .expect("VmRSS");
-    line.split_whitespace()
-        .nth(1)
-        .and_then(|kib| kib.parse().ok())
-        .expect("a number")
-}
-
 #[test]
 fn garbage_on_the_port_disturbs_nobody() {
     let world = serve();
@@ -105,7 +92,7 @@ fn garbage_on_the_port_disturbs_nobody() {
 fn lengths_of_four_gigabytes_allocate_nothing() {
     let world = serve();
     is_well(&world);
-    let before = resident_kib(&world);
+    let before = world.server.resident_kib();
     let mut held = Vec::new();
     for mark in [
         0xffff_ffff_u32,
@@ -132,7 +119,7 @@ fn lengths_of_four_gigabytes_allocate_nothing() {
         "{answer:?}"
     );
     is_well(&world);
-    let grown = resident_kib(&world).saturating_sub(before);
+    let grown = world.server.resident_kib().saturating_sub(before);
     assert!(grown < 64 << 10, "the server grew by {grown} KiB");
 }
 
@@ -192,7 +179,7 @@ fn a_chunk_over_tcp_keeps_no_frames() {
 fn idle_and_half_said_connections_cost_little() {
     let world = serve();
     is_well(&world);
-    let before = resident_kib(&world);
+    let before = world.server.resident_kib();
     let idle: Vec<RawRpc> = (0..200)
         .map(|i| {
             let mut rpc = RawRpc::connect(&world.server.nfs);
@@ -201,7 +188,7 @@ fn idle_and_half_said_connections_cost_little() {
         })
         .collect();
     is_well(&world);
-    let grown = resident_kib(&world).saturating_sub(before);
+    let grown = world.server.resident_kib().saturating_sub(before);
     assert!(grown < 200 * 64, "200 idle connections cost {grown} KiB");
     drop(idle);
     is_well(&world);

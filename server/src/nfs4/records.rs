@@ -17,8 +17,9 @@ type Keep = Box<dyn FnMut(&str) -> io::Result<()> + Send>;
 pub struct Records {
     /// Those from before this start.
     reclaiming: Vec<Reclaiming>,
-    /// By identity: whether they may reclaim delegations too.
-    clients: BTreeMap<Vec<u8>, bool>,
+    /// By identity, in the digits of the file: whether they may reclaim delegations too. The whole text is made anew for each
+    /// client that begins to hold something, or ceases to, so this spares it the digits of all others.
+    clients: BTreeMap<String, bool>,
     keep: Option<Keep>,
     /// Stable storage lacks the last changes.
     changed: bool,
@@ -52,13 +53,16 @@ impl Records {
             None => Some((identity(line)?, false)),
         });
         let clients: BTreeMap<Vec<u8>, bool> = clients.collect();
-        let reclaiming = clients.iter().map(|(identity, delegations)| Reclaiming {
-            identity: identity.clone(),
-            delegations: *delegations,
-        });
+        let digits = |(identity, delegations): (&Vec<u8>, &bool)| (hex(identity), *delegations);
         Self {
-            reclaiming: reclaiming.collect(),
-            clients,
+            clients: clients.iter().map(digits).collect(),
+            reclaiming: clients
+                .into_iter()
+                .map(|(identity, delegations)| Reclaiming {
+                    identity,
+                    delegations,
+                })
+                .collect(),
             keep: Some(Box::new(keep)),
             ..Self::none()
         }
@@ -96,8 +100,8 @@ impl Records {
                 Record::Keep(Reclaiming {
                     identity,
                     delegations,
-                }) => self.clients.insert(identity, delegations) != Some(delegations),
-                Record::Forget(identity) => self.clients.remove(&identity).is_some(),
+                }) => self.clients.insert(hex(&identity), delegations) != Some(delegations),
+                Record::Forget(identity) => self.clients.remove(&hex(&identity)).is_some(),
             };
         }
         let Some(keep) = self.keep.as_mut().filter(|_| self.changed) else {
@@ -105,7 +109,7 @@ impl Records {
         };
         let mut text = String::new();
         for (client, delegations) in &self.clients {
-            text.push_str(&hex(client));
+            text.push_str(client);
             if *delegations {
                 text.push_str(DELEGATIONS);
             }

@@ -28,6 +28,7 @@ mod space;
 mod suspended;
 mod wants;
 mod withdrawn;
+mod xattrs;
 
 use std::cell::Cell;
 

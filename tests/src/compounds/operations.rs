@@ -1,326 +1,204 @@
 //! Which operations the bytes mean.
 
-use std::collections::VecDeque;
-
 use odafs_common::wire::nfs4::*;
-use odafs_common::wire::rpc;
-use odafs_common::wire::xdr::{Decode as _, Encode as _, Writer};
+use odafs_common::wire::xdr::{Encode, Writer};
 
-use super::{Learned, STORE_BYTES};
+use super::arguments::*;
+use super::learned::Learned;
 use crate::server_model::choices::Choices;
 
-const NAMES: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b".", b"..", b"", b"no/slash"];
-const OWNERS: [&[u8]; 3] = [b"me", b"you", b""];
-static DATA: [u8; 5000] = [7; 5000];
-
-const CHANNEL: ChannelAttributes = ChannelAttributes {
-    header_padding: 0,
-    max_request: 1 << 20,
-    max_response: 1 << 20,
-    max_response_cached: 2048,
-    max_operations: 64,
-    max_requests: 4,
-    rdma_reads: AtMostOne(None),
-};
-
-pub(crate) fn exchange_id(name: &[u8], verifier: u8, flags: u32) -> Operation<'_> {
-    Operation::ExchangeId(ExchangeIdArgs {
-        client: ClientOwner {
-            verifier: [verifier; 8],
-            id: Opaque(name),
-        },
-        flags,
-        protection: StateProtection::None,
-        implementation: AtMostOne(None),
-    })
+/// An operation of a compound.
+#[derive(Clone, Debug)]
+pub(super) enum Sent<'a> {
+    /// One that the server can read.
+    Known(Operation<'a>),
+    /// One by its number: nobody has it, or the server does not read its arguments, which are these.
+    Numbered(u32, &'static [u8]),
 }
 
-pub(super) fn set_client_id(name: &[u8], verifier: u8) -> Operation<'_> {
-    Operation::SetClientId(SetClientIdArgs {
-        client: ClientOwner {
-            verifier: [verifier; 8],
-            id: Opaque(name),
-        },
-        callback: CallbackClient {
-            program: 1,
-            address: NetAddress {
-                network: Opaque(b"tcp"),
-                address: Opaque(b"127.0.0.1.0.1"),
-            },
-        },
-        callback_ident: 1,
-    })
-}
-
-pub(crate) fn create_session(client_id: u64, sequence: u32, slots: u32) -> Operation<'static> {
-    Operation::CreateSession(CreateSessionArgs {
-        client_id,
-        sequence,
-        flags: create_session_flag::BACK_CHANNEL,
-        fore: ChannelAttributes {
-            max_requests: slots,
-            ..CHANNEL
-        },
-        back: CHANNEL,
-        callback_program: 0x4000_0000,
-        callback_security: List(vec![CallbackSecurity::None]),
-    })
-}
-
-/// One of what was learned, or else something that nobody has said.
-fn known<T: Copy>(choices: &mut Choices<'_>, all: &VecDeque<T>, other: T) -> T {
-    let at = usize::from(choices.byte());
-    match all.len() {
-        0 => other,
-        _ if at == 255 => other,
-        some => all[at % some],
-    }
-}
-
-fn name<'a>(choices: &mut Choices<'_>) -> Name<'a> {
-    // Mostly one that can be made.
-    match choices.byte() {
-        byte @ 0..8 => Name(NAMES[usize::from(byte)]),
-        byte => Name(NAMES[usize::from(byte) % 4]),
-    }
-}
-
-fn client_name<'a>(choices: &mut Choices<'_>) -> &'a [u8] {
-    choices.one_of(&[&b"one"[..], b"two", b"three", b""])
-}
-
-fn state(choices: &mut Choices<'_>, learned: &Learned) -> StateId {
-    let mut state = known(choices, &learned.states, StateId::ANONYMOUS);
-    match choices.byte() {
-        0 => return StateId::ANONYMOUS,
-        1 => return StateId::READ_BYPASS,
-        2 => return StateId::INVALID,
-        3..=90 => return StateId::CURRENT,
-        91 => state.sequence = choices.small(),
-        92 => state.other[11] ^= 1,
-        93..=160 => state.sequence = 0,
-        _ => {}
-    }
-    state
-}
-
-fn raw<'a>(choices: &mut Choices<'_>, learned: &'a Learned) -> RawAttributes<'a> {
-    let encoded = &learned.attributes[usize::from(choices.byte()) % learned.attributes.len()];
-    let mut raw = RawAttributes::from_bytes(encoded).expect("attributes");
-    if choices.byte() == 255 {
-        // No values for these.
-        raw.mask = asked(choices);
-    }
-    raw
-}
-
-/// Attributes, also those that nobody knows and those that cannot be read.
-fn asked(choices: &mut Choices<'_>) -> Bitmap {
-    let all = (0..MAX_BITMAP_WORDS * 32).fold(Bitmap::EMPTY, |all, number| all.with(number));
-    match choices.byte() % 6 {
-        0 => all,
-        1 => READABLE,
-        2 => READABLE.without(&WRITE_ONLY),
-        3 => Bitmap::of(&[Attribute::ReadAttributeError, Attribute::Size]),
-        4 => Bitmap::EMPTY,
-        _ => {
-            let numbers: Vec<u32> = (0..4).map(|_| choices.byte().into()).collect();
-            numbers
-                .iter()
-                .fold(Bitmap::EMPTY, |all, number| all.with(*number))
+impl Encode for Sent<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Known(operation) => operation.encode(w),
+            Self::Numbered(number, arguments) => {
+                w.u32(*number);
+                w.opaque_fixed(arguments);
+            }
         }
     }
 }
 
-fn count(choices: &mut Choices<'_>) -> u32 {
-    choices.one_of(&[0, 1, 100, 4096, 8192, 65_536, 1 << 20, u32::MAX])
-}
+/// Which operations there are to choose from, and how often each group is chosen. Inputs of the corpus depend on the order.
+const GROUPS: &[(u8, &[OpCode])] = &[
+    (6, &[OpCode::PutRootFileHandle]),
+    (7, &[OpCode::PutFileHandle]),
+    (3, &[OpCode::GetFileHandle]),
+    (7, &[OpCode::Open]),
+    (1, &[OpCode::OpenConfirm]),
+    (1, &[OpCode::OpenDowngrade]),
+    (2, &[OpCode::Close]),
+    (3, &[OpCode::Lock]),
+    (1, &[OpCode::Unlock]),
+    (1, &[OpCode::LockTest]),
+    (4, &[OpCode::Write]),
+    (2, &[OpCode::Read]),
+    (1, &[OpCode::ReadPlus]),
+    (1, &[OpCode::Commit]),
+    (1, &[OpCode::SaveFileHandle]),
+    (1, &[OpCode::RestoreFileHandle]),
+    (1, &[OpCode::GetAttributes]),
+    (1, &[OpCode::SetAttributes]),
+    (1, &[OpCode::Verify]),
+    (1, &[OpCode::VerifyNot]),
+    (1, &[OpCode::Access]),
+    (2, &[OpCode::Lookup]),
+    (1, &[OpCode::LookupParent]),
+    (1, &[OpCode::ReadDir]),
+    (1, &[OpCode::ReadLink]),
+    (1, &[OpCode::Create]),
+    (1, &[OpCode::Link]),
+    (1, &[OpCode::Remove]),
+    (1, &[OpCode::Rename]),
+    (1, &[OpCode::SecInfo]),
+    (1, &[OpCode::SecInfoNoName]),
+    (1, &[OpCode::FreeStateId]),
+    (1, &[OpCode::TestStateId]),
+    (1, &[OpCode::DelegationReturn]),
+    (1, &[OpCode::Allocate]),
+    (1, &[OpCode::Deallocate]),
+    (1, &[OpCode::Seek]),
+    (1, &[OpCode::Clone]),
+    (1, &[OpCode::Copy]),
+    (1, &[OpCode::OffloadStatus]),
+    (1, &[OpCode::OffloadCancel]),
+    (1, &[OpCode::SetXattr]),
+    (
+        1,
+        &[OpCode::GetXattr, OpCode::RemoveXattr, OpCode::ListXattrs],
+    ),
+    (1, &[OpCode::ReleaseLockOwner]),
+    (1, WITHOUT_SESSION),
+    (1, &[OpCode::IoAdvise]),
+    (1, &[OpCode::PutPublicFileHandle]),
+    (
+        1,
+        &[
+            OpCode::BackchannelCtl,
+            OpCode::ReclaimComplete,
+            OpCode::Sequence,
+        ],
+    ),
+    (
+        1,
+        &[
+            OpCode::WantDelegation,
+            OpCode::GetDirDelegation,
+            OpCode::DelegationPurge,
+            OpCode::OpenAttributeDirectory,
+            OpCode::CopyNotify,
+            OpCode::WriteSame,
+        ],
+    ),
+    (
+        1,
+        &[
+            OpCode::GetDeviceInfo,
+            OpCode::GetDeviceList,
+            OpCode::LayoutCommit,
+            OpCode::LayoutGet,
+            OpCode::LayoutReturn,
+            OpCode::SetSsv,
+            OpCode::LayoutError,
+            OpCode::LayoutStats,
+            OpCode::Illegal,
+        ],
+    ),
+];
 
-fn length(choices: &mut Choices<'_>) -> u64 {
-    let far = [0, 1, 10, 4096, 10_000, STORE_BYTES, u64::MAX, 1 << 63];
-    choices.one_of(&far)
-}
+const WITHOUT_SESSION: &[OpCode] = &[
+    OpCode::ExchangeId,
+    OpCode::CreateSession,
+    OpCode::DestroySession,
+    OpCode::DestroyClientId,
+    OpCode::BindConnection,
+    OpCode::SetClientId,
+    OpCode::SetClientIdConfirm,
+    OpCode::Renew,
+];
 
-fn range(choices: &mut Choices<'_>, learned: &Learned) -> RangeArgs {
-    RangeArgs {
-        state: state(choices, learned),
-        offset: choices.offset(),
-        length: length(choices),
-    }
-}
-
-fn read(choices: &mut Choices<'_>, learned: &Learned) -> ReadArgs {
-    ReadArgs {
-        state: state(choices, learned),
-        offset: choices.offset(),
-        count: count(choices),
-    }
-}
-
-fn kind(choices: &mut Choices<'_>) -> LockType {
-    use LockType as T;
-    choices.one_of(&[T::Read, T::Write, T::ReadWait, T::WriteWait])
-}
-
-fn share(choices: &mut Choices<'_>) -> (u32, u32) {
-    let wishes = [0, 0, 0, share_access::WANT_READ, share_access::WANT_ANY];
-    let access = match choices.byte() {
-        255 => u32::MAX,
-        byte => u32::from(byte) % 4,
-    };
-    let deny = choices.one_of(&[0, 0, 0, 0, 1, 2, 3, 4]);
-    (access | choices.one_of(&wishes), deny)
-}
+/// Numbers that no operation has.
+const NOBODYS: [u32; 6] = [0, 2, 76, 10_043, 10_045, u32::MAX];
+/// Arguments of operations that are refused by their numbers.
+static ARGUMENTS: [u8; 64] = [1; 64];
 
 /// The operations that need no session.
-pub(super) fn without_session<'a>(choices: &mut Choices<'_>, learned: &Learned) -> Operation<'a> {
+pub(super) fn without_session<'a>(choices: &mut Choices<'_>, learned: &'a Learned) -> Sent<'a> {
     let id = known(choices, &learned.ids, 7);
-    match choices.byte() % 8 {
-        0 => {
-            let flags = choices.one_of(&[0, exchange_id_flag::UPDATE_CONFIRMED, u32::MAX]);
-            exchange_id(client_name(choices), choices.byte() % 3, flags)
-        }
-        1 => create_session(id, choices.byte().into(), choices.small()),
-        2 => {
-            let session = known(choices, &learned.sessions, [7; 16]);
-            Operation::DestroySession(session)
-        }
-        3 => Operation::DestroyClientId(id),
-        4 => Operation::BindConnection(BindConnectionArgs {
-            session: known(choices, &learned.sessions, [7; 16]),
-            channel: choices.one_of(&[
-                WantedChannel::Fore,
-                WantedChannel::Back,
-                WantedChannel::ForeOrBoth,
-                WantedChannel::BackOrBoth,
-            ]),
-            rdma: false,
-        }),
-        5 => set_client_id(client_name(choices), choices.byte() % 3),
-        6 => {
-            let none = ClientIdConfirm {
-                client_id: 7,
-                verifier: [7; 8],
-            };
-            Operation::SetClientIdConfirm(known(choices, &learned.confirms, none))
-        }
-        _ => Operation::Renew(id),
-    }
-}
-
-/// Makes of a right SEQUENCE a wrong one, more often than not none.
-pub(super) fn spoil_sequence(
-    arguments: &mut SequenceArgs,
-    how: u8,
-    choices: &mut Choices<'_>,
-    learned: &Learned,
-) {
-    match how % 64 {
-        0 => arguments.sequence = arguments.sequence.wrapping_sub(1),
-        1 => arguments.sequence = choices.small(),
-        2 => arguments.slot = u32::MAX - u32::from(choices.byte()),
-        3 => arguments.highest_slot = choices.small(),
-        4 => arguments.session = known(choices, &learned.sessions, [7; 16]),
-        _ => {}
-    }
+    let code = choices.one_of(WITHOUT_SESSION);
+    made(code, choices, learned, (id, &mut 0))
 }
 
 /// Any operation, of a client with this id, whose owner's numbers go on.
 pub(super) fn operation<'a>(
     choices: &mut Choices<'_>,
     learned: &'a Learned,
+    client: (u64, &mut u32),
+) -> Sent<'a> {
+    match group(choices.byte()) {
+        WITHOUT_SESSION => without_session(choices, learned),
+        [code] => made(*code, choices, learned, client),
+        some => {
+            let code = choices.one_of(some);
+            made(code, choices, learned, client)
+        }
+    }
+}
+
+/// The number of any operation.
+pub(super) fn any(choices: &mut Choices<'_>) -> OpCode {
+    match group(choices.byte()) {
+        [code] => *code,
+        some => choices.one_of(some),
+    }
+}
+
+fn group(byte: u8) -> &'static [OpCode] {
+    let all: u8 = GROUPS.iter().map(|(often, _)| often).sum();
+    let mut left = byte % all;
+    let found = GROUPS.iter().find(|(often, _)| {
+        let here = left < *often;
+        left = left.saturating_sub(*often);
+        here
+    });
+    found.expect("less than all").1
+}
+
+/// The operation of this number, of a client with this id, whose owner's numbers go on.
+pub(super) fn made<'a>(
+    code: OpCode,
+    choices: &mut Choices<'_>,
+    learned: &'a Learned,
     (id, turn): (u64, &mut u32),
-) -> Operation<'a> {
+) -> Sent<'a> {
+    use OpCode as C;
     use Operation as O;
     let mut sequence = || {
         *turn = turn.wrapping_add(1);
         *turn
     };
-    match choices.byte() % 72 {
-        0..=5 => O::PutRootFileHandle,
-        6..=12 => match learned.handles.len() {
-            0 => O::PutFileHandle(FileHandle(b"nobody's")),
-            some => {
-                let at = usize::from(choices.byte()) % some;
-                O::PutFileHandle(FileHandle(&learned.handles[at]))
-            }
-        },
-        13..=15 => O::GetFileHandle,
-        16..=22 => {
-            let sequence = sequence();
-            open(choices, learned, id, sequence)
-        }
-        23 => O::OpenConfirm(OpenConfirmArgs {
-            state: state(choices, learned),
-            sequence: sequence(),
-        }),
-        24 => {
-            let (share_access, share_deny) = share(choices);
-            O::OpenDowngrade(OpenDowngradeArgs {
-                state: state(choices, learned),
-                sequence: sequence(),
-                share_access,
-                share_deny,
-            })
-        }
-        25 | 26 => O::Close(CloseArgs {
-            sequence: sequence(),
-            state: state(choices, learned),
-        }),
-        27..=29 => {
-            let sequence = sequence();
-            lock(choices, learned, id, sequence)
-        }
-        30 => O::Unlock(UnlockArgs {
-            kind: kind(choices),
-            sequence: sequence(),
-            lock: state(choices, learned),
-            offset: choices.offset(),
-            length: length(choices),
-        }),
-        31 => O::LockTest(LockTestArgs {
-            kind: kind(choices),
-            offset: choices.offset(),
-            length: length(choices),
-            owner: owner(choices, id),
-        }),
-        32..=35 => O::Write(WriteArgs {
-            state: state(choices, learned),
-            offset: choices.offset(),
-            stable: choices.one_of(&[Stable::Unstable, Stable::DataSync, Stable::FileSync]),
-            data: Payload(&DATA[..choices.small() as usize % DATA.len()]),
-        }),
-        36 | 37 => O::Read(read(choices, learned)),
-        38 => O::ReadPlus(read(choices, learned)),
-        39 => O::Commit(CommitArgs {
-            offset: choices.offset(),
-            count: count(choices),
-        }),
-        40 => O::SaveFileHandle,
-        41 => O::RestoreFileHandle,
-        42 => O::GetAttributes(GetAttributesArgs {
-            asked: asked(choices),
-        }),
-        43 => O::SetAttributes(SetAttributesArgs {
-            state: state(choices, learned),
-            attributes: raw(choices, learned),
-        }),
-        44 => O::Verify(raw(choices, learned)),
-        45 => O::VerifyNot(raw(choices, learned)),
-        46 => O::Access(AccessArgs {
+    Sent::Known(match code {
+        C::Access => O::Access(AccessArgs {
             access: choices.small(),
         }),
-        47 | 48 => O::Lookup(name(choices)),
-        49 => O::LookupParent,
-        50 => O::ReadDir(ReadDirArgs {
-            cookie: choices.one_of(&[0, 0, 1, 3, 4, u64::MAX]),
-            verifier: [choices.byte() % 2; 8],
-            directory_count: count(choices),
-            max_count: count(choices),
-            asked: asked(choices),
+        C::Close => O::Close(CloseArgs {
+            sequence: sequence(),
+            state: state(choices, learned),
         }),
-        51 => O::ReadLink,
-        52 => O::Create(CreateArgs {
+        C::Commit => O::Commit(CommitArgs {
+            offset: offset(choices, learned),
+            count: count(choices),
+        }),
+        C::Create => O::Create(CreateArgs {
             kind: choices.one_of(&[
                 CreateType::Directory,
                 CreateType::Symlink(Payload(b"a")),
@@ -331,140 +209,196 @@ pub(super) fn operation<'a>(
             name: name(choices),
             attributes: raw(choices, learned),
         }),
-        53 => O::Link(name(choices)),
-        54 => O::Remove(name(choices)),
-        55 => O::Rename(RenameArgs {
+        C::DelegationPurge => O::DelegationPurge(id),
+        C::DelegationReturn => O::DelegationReturn(state(choices, learned)),
+        C::GetAttributes => O::GetAttributes(GetAttributesArgs {
+            asked: asked(choices),
+        }),
+        C::GetFileHandle => O::GetFileHandle,
+        C::Link => O::Link(name(choices)),
+        C::Lock => lock(choices, learned, id, sequence()),
+        C::LockTest => O::LockTest(LockTestArgs {
+            kind: kind(choices),
+            offset: offset(choices, learned),
+            length: length(choices),
+            owner: owner(choices, id),
+        }),
+        C::Unlock => O::Unlock(UnlockArgs {
+            kind: kind(choices),
+            sequence: sequence(),
+            lock: state(choices, learned),
+            offset: offset(choices, learned),
+            length: length(choices),
+        }),
+        C::Lookup => O::Lookup(name(choices)),
+        C::LookupParent => O::LookupParent,
+        C::VerifyNot => O::VerifyNot(raw(choices, learned)),
+        C::Open => open(choices, learned, id, sequence()),
+        C::OpenAttributeDirectory => O::OpenAttributeDirectory(OpenAttributeDirectoryArgs {
+            create: choices.byte().is_multiple_of(2),
+        }),
+        C::OpenConfirm => O::OpenConfirm(OpenConfirmArgs {
+            state: state(choices, learned),
+            sequence: sequence(),
+        }),
+        C::OpenDowngrade => {
+            let (share_access, share_deny) = share(choices);
+            O::OpenDowngrade(OpenDowngradeArgs {
+                state: state(choices, learned),
+                sequence: sequence(),
+                share_access,
+                share_deny,
+            })
+        }
+        C::PutFileHandle => match learned.handles.len() {
+            0 => O::PutFileHandle(FileHandle(b"nobody's")),
+            some => {
+                let at = usize::from(choices.byte()) % some;
+                O::PutFileHandle(FileHandle(&learned.handles[at]))
+            }
+        },
+        C::PutPublicFileHandle => O::PutPublicFileHandle,
+        C::PutRootFileHandle => O::PutRootFileHandle,
+        C::Read => O::Read(read(choices, learned)),
+        C::ReadDir => O::ReadDir(ReadDirArgs {
+            cookie: choices.one_of(&[0, 0, 1, 3, 4, u64::MAX]),
+            verifier: [choices.byte() % 2; 8],
+            directory_count: count(choices),
+            max_count: count(choices),
+            asked: asked(choices),
+        }),
+        C::ReadLink => O::ReadLink,
+        C::Remove => O::Remove(name(choices)),
+        C::Rename => O::Rename(RenameArgs {
             from: name(choices),
             to: name(choices),
         }),
-        56 => O::SecInfo(name(choices)),
-        57 => O::SecInfoNoName(choices.one_of(&[SecInfoStyle::CurrentFile, SecInfoStyle::Parent])),
-        58 => O::FreeStateId(state(choices, learned)),
-        59 => {
+        C::Renew => O::Renew(id),
+        C::RestoreFileHandle => O::RestoreFileHandle,
+        C::SaveFileHandle => O::SaveFileHandle,
+        C::SecInfo => O::SecInfo(name(choices)),
+        C::SetAttributes => O::SetAttributes(SetAttributesArgs {
+            state: state(choices, learned),
+            attributes: raw(choices, learned),
+        }),
+        C::SetClientId => any_set_client_id(choices),
+        C::SetClientIdConfirm => {
+            let none = ClientIdConfirm {
+                client_id: 7,
+                verifier: [7; 8],
+            };
+            O::SetClientIdConfirm(known(choices, &learned.confirms, none))
+        }
+        C::Verify => O::Verify(raw(choices, learned)),
+        C::Write => O::Write(WriteArgs {
+            state: state(choices, learned),
+            offset: offset(choices, learned),
+            stable: choices.one_of(&[Stable::Unstable, Stable::DataSync, Stable::FileSync]),
+            data: Payload(data(choices)),
+        }),
+        C::ReleaseLockOwner => O::ReleaseLockOwner(owner(choices, id)),
+        C::BackchannelCtl => O::BackchannelCtl(BackchannelCtlArgs {
+            callback_program: choices.small(),
+            callback_security: callback_security(choices),
+        }),
+        C::BindConnection => O::BindConnection(BindConnectionArgs {
+            session: known(choices, &learned.sessions, [7; 16]),
+            channel: choices.one_of(&[
+                WantedChannel::Fore,
+                WantedChannel::Back,
+                WantedChannel::ForeOrBoth,
+                WantedChannel::BackOrBoth,
+            ]),
+            rdma: false,
+        }),
+        C::ExchangeId => any_exchange_id(choices),
+        C::CreateSession => any_create_session(choices, id),
+        C::DestroySession => O::DestroySession(known(choices, &learned.sessions, [7; 16])),
+        C::FreeStateId => O::FreeStateId(state(choices, learned)),
+        C::GetDirDelegation => get_dir_delegation(choices),
+        C::SecInfoNoName => {
+            O::SecInfoNoName(choices.one_of(&[SecInfoStyle::CurrentFile, SecInfoStyle::Parent]))
+        }
+        C::Sequence => O::Sequence(SequenceArgs {
+            session: known(choices, &learned.sessions, [7; 16]),
+            sequence: choices.byte().into(),
+            slot: choices.byte().into(),
+            highest_slot: choices.byte().into(),
+            cache: choices.byte().is_multiple_of(2),
+        }),
+        C::TestStateId => {
             let some = (0..choices.byte() % 5).map(|_| state(choices, learned));
             O::TestStateId(TestStateIdArgs {
                 states: List(some.collect()),
             })
         }
-        60 => O::DelegationReturn(state(choices, learned)),
-        61 => O::Allocate(range(choices, learned)),
-        62 => O::Deallocate(range(choices, learned)),
-        63 => O::Seek(SeekArgs {
+        C::WantDelegation => want_delegation(choices),
+        C::DestroyClientId => O::DestroyClientId(id),
+        C::ReclaimComplete => O::ReclaimComplete(ReclaimCompleteArgs {
+            one_file_system: choices.byte().is_multiple_of(2),
+        }),
+        C::Allocate => O::Allocate(range(choices, learned)),
+        C::Copy => copy(choices, learned),
+        C::CopyNotify => copy_notify(choices, learned),
+        C::Deallocate => O::Deallocate(range(choices, learned)),
+        C::IoAdvise => O::IoAdvise(IoAdviseArgs {
             state: state(choices, learned),
-            offset: choices.offset(),
+            offset: offset(choices, learned),
+            count: length(choices),
+            hints: asked(choices),
+        }),
+        C::OffloadCancel => O::OffloadCancel(state(choices, learned)),
+        C::OffloadStatus => O::OffloadStatus(state(choices, learned)),
+        C::ReadPlus => O::ReadPlus(read(choices, learned)),
+        C::Seek => O::Seek(SeekArgs {
+            state: state(choices, learned),
+            offset: offset(choices, learned),
             what: choices.one_of(&[ContentType::Data, ContentType::Hole]),
         }),
-        64 => O::Clone(CloneArgs {
-            source: state(choices, learned),
+        C::WriteSame => write_same(choices, learned),
+        C::Clone => O::Clone(CloneArgs {
+            source: saved_state(choices, learned),
             destination: state(choices, learned),
-            source_offset: u64::from(choices.byte()) * 2048,
-            destination_offset: u64::from(choices.byte()) * 2048,
-            count: length(choices),
+            source_offset: half_pages(choices, learned),
+            destination_offset: half_pages(choices, learned),
+            count: copied(choices, learned),
         }),
-        65 => O::Copy(CopyArgs {
-            source: state(choices, learned),
-            destination: state(choices, learned),
-            source_offset: choices.offset(),
-            destination_offset: choices.offset(),
-            count: length(choices),
-            consecutive: choices.byte().is_multiple_of(2),
-            synchronous: choices.byte().is_multiple_of(2),
-            source_servers: List(vec![]),
-        }),
-        66 => O::OffloadStatus(state(choices, learned)),
-        67 => O::OffloadCancel(state(choices, learned)),
-        68 => O::SetXattr(SetXattrArgs {
+        C::GetXattr => O::GetXattr(name(choices)),
+        C::SetXattr => O::SetXattr(SetXattrArgs {
             option: choices.one_of(&[
                 SetXattrOption::Either,
                 SetXattrOption::Create,
                 SetXattrOption::Replace,
             ]),
             name: name(choices),
-            value: XattrValue(&DATA[..choices.small() as usize % DATA.len()]),
+            value: XattrValue(data(choices)),
         }),
-        69 => match choices.byte() % 3 {
-            0 => O::GetXattr(name(choices)),
-            1 => O::RemoveXattr(name(choices)),
-            _ => O::ListXattrs(ListXattrsArgs {
-                cookie: choices.small().into(),
-                max_count: count(choices),
-            }),
-        },
-        70 => O::ReleaseLockOwner(owner(choices, id)),
-        _ => without_session(choices, learned),
-    }
-}
-
-fn owner<'a>(choices: &mut Choices<'_>, client_id: u64) -> StateOwner<'a> {
-    StateOwner {
-        client_id,
-        owner: Opaque(choices.one_of(&OWNERS)),
-    }
-}
-
-fn open<'a>(
-    choices: &mut Choices<'_>,
-    learned: &'a Learned,
-    id: u64,
-    sequence: u32,
-) -> Operation<'a> {
-    let (share_access, share_deny) = share(choices);
-    let claim = match choices.byte() % 16 {
-        0 => Claim::Previous(DelegationType::Read),
-        1 => Claim::DelegateCurrent(state(choices, learned), name(choices)),
-        2 => Claim::DelegatePrevious(name(choices)),
-        3 => Claim::File,
-        4 => Claim::DelegateCurrentFile(state(choices, learned)),
-        5 => Claim::DelegatePreviousFile,
-        _ => Claim::Null(name(choices)),
-    };
-    let create = match choices.byte() % 8 {
-        0 => Some(CreateHow::Guarded(raw(choices, learned))),
-        1 => Some(CreateHow::Exclusive([1; 8])),
-        2 => Some(CreateHow::ExclusiveWith([1; 8], raw(choices, learned))),
-        3..=5 => Some(CreateHow::Unchecked(RawAttributes::default())),
-        _ => None,
-    };
-    Operation::Open(OpenArgs {
-        sequence,
-        share_access,
-        share_deny,
-        // One owner, whose numbers minor version 0 counts.
-        owner: StateOwner {
-            client_id: id,
-            owner: Opaque(OWNERS[0]),
-        },
-        create,
-        claim,
+        C::ListXattrs => O::ListXattrs(ListXattrsArgs {
+            cookie: cookie(choices, learned),
+            max_count: count(choices),
+        }),
+        C::RemoveXattr => O::RemoveXattr(name(choices)),
+        C::GetDeviceInfo
+        | C::GetDeviceList
+        | C::LayoutCommit
+        | C::LayoutGet
+        | C::LayoutReturn
+        | C::SetSsv
+        | C::LayoutError
+        | C::LayoutStats => return Sent::Numbered(code.code(), words(choices)),
+        C::Illegal => {
+            let number = choices.one_of(&NOBODYS);
+            return Sent::Numbered(number, words(choices));
+        }
     })
 }
 
-fn lock<'a>(choices: &mut Choices<'_>, learned: &Learned, id: u64, sequence: u32) -> Operation<'a> {
-    let state = state(choices, learned);
-    let locker = if choices.byte().is_multiple_of(3) {
-        Locker::Existing(ExistingLockOwner {
-            lock: state,
-            lock_sequence: choices.byte().into(),
-        })
-    } else {
-        Locker::New(OpenToLockOwner {
-            open_sequence: sequence,
-            open: state,
-            lock_sequence: 0,
-            owner: owner(choices, id),
-        })
-    };
-    Operation::Lock(LockArgs {
-        kind: kind(choices),
-        reclaim: choices.byte() == 255,
-        offset: choices.offset(),
-        length: length(choices),
-        locker,
-    })
+fn words(choices: &mut Choices<'_>) -> &'static [u8] {
+    &ARGUMENTS[..usize::from(choices.byte() % 17) * 4]
 }
 
 /// The status that a result begins with.
-pub(super) fn status(result: &OperationResult<'_>) -> Status {
+pub(crate) fn status(result: &OperationResult<'_>) -> Status {
     let bytes = result.to_bytes();
     let code = bytes.get(4..).and_then(|rest| rest.first_chunk::<4>());
     let status = code.and_then(|code| Status::from_code(u32::from_be_bytes(*code)));
@@ -490,69 +424,46 @@ pub(super) fn counts(result: &OperationResult<'_>) -> bool {
     of_owner && !not.contains(&status(result))
 }
 
-/// A reply to a callback. `None` if nobody can read it.
-pub(crate) fn callback_reply(message: &[u8], how: u8) -> Option<Vec<u8>> {
-    let (header, mut r) = rpc::parse_call(message).ok()?;
-    let compound = CallbackHeader::decode(&mut r).ok()?;
-    let mut operations = Vec::new();
-    for _ in 0..compound.operations {
-        operations.push(CallbackOperation::decode(&mut r).ok()?);
-    }
-    r.finish().ok()?;
-    let [CallbackOperation::Sequence(sequence), told] = &operations[..] else {
-        return None;
-    };
-    let statuses = [
-        Status::Ok,
-        Status::Ok,
-        Status::Delay,
-        Status::BadStateId,
-        Status::BadHandle,
-        Status::NotSupp,
-    ];
-    let then = statuses[usize::from(how / 8) % statuses.len()];
-    let result = match then {
-        Status::Ok => Ok(()),
-        refused => Err(refused),
-    };
-    let result = match told {
-        CallbackOperation::Recall(_) => CallbackResult::Recall(result),
-        CallbackOperation::RecallAny(_) => CallbackResult::RecallAny(result),
-        CallbackOperation::NotifyLock(_) => CallbackResult::NotifyLock(result),
-        CallbackOperation::Offload(_) => CallbackResult::Offload(result),
-        _ => return None,
-    };
-    let mut bytes = Vec::new();
-    let mut w = Writer::new(&mut bytes);
-    rpc::reply_success(&mut w, header.xid);
-    match how % 8 {
-        1 => bytes.extend_from_slice(&[how; 20]),
-        2 => {
-            Status::Delay.encode(&mut w);
-            w.opaque(b"");
-            w.u32(1);
-            CallbackResult::Sequence(Err(Status::Delay)).encode(&mut w);
-        }
-        3 => {
-            Status::BadSession.encode(&mut w);
-            w.opaque(b"");
-            w.u32(1);
-            CallbackResult::Sequence(Err(Status::BadSession)).encode(&mut w);
-        }
-        _ => {
-            then.encode(&mut w);
-            w.opaque(b"");
-            w.u32(2);
-            let taken = CallbackSequenceOk {
-                session: sequence.session,
-                sequence: sequence.sequence,
-                slot: sequence.slot,
-                highest_slot: 0,
-                target_highest_slot: 0,
-            };
-            CallbackResult::Sequence(Ok(taken)).encode(&mut w);
-            result.encode(&mut w);
+#[cfg(test)]
+mod tests {
+    use odafs_common::wire::xdr::{Decode as _, Reader};
+
+    use super::*;
+    use crate::compounds::compound;
+
+    /// A value of [`OpCode`] that is in no group cannot be chosen.
+    #[test]
+    fn every_operation_can_be_chosen() {
+        let chosen: Vec<OpCode> = (0..=u8::MAX).flat_map(group).copied().collect();
+        for code in OpCode::ALL {
+            assert!(chosen.contains(code), "{code:?}");
         }
     }
-    Some(bytes)
+
+    #[test]
+    fn what_is_made_is_the_operation_of_its_number() {
+        let learned = Learned::new();
+        for code in OpCode::ALL {
+            for seed in 0..=u8::MAX {
+                let bytes = [seed, seed.wrapping_mul(31), 255, 1, seed / 3].repeat(8);
+                let mut choices = Choices(&bytes);
+                let sent = made(*code, &mut choices, &learned, (1, &mut 0));
+                let number = OpCode::decode(&mut Reader::new(&sent.to_bytes()));
+                let compound = compound(code.minor_version().min(2), &[sent]);
+                let mut operations = Operations::begin(Reader::new(&compound)).expect("a compound");
+                match operations.next().expect("an operation") {
+                    Ok(operation) => {
+                        assert_eq!(operation.code(), *code);
+                        operations.finish().expect("nothing behind it");
+                    }
+                    Err(BadOperation::Refused(refused)) => assert_eq!(refused, *code),
+                    Err(BadOperation::Illegal(_)) => {
+                        assert_eq!(*code, OpCode::Illegal);
+                        assert!(number.is_err());
+                    }
+                    Err(other) => panic!("{code:?}: {other:?}"),
+                }
+            }
+        }
+    }
 }

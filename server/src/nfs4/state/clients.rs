@@ -7,6 +7,7 @@ use odafs_common::wire::nfs4::{
     CreateSessionOk, ExchangeIdArgs, SessionId, StateOwner, Status, Verifier, exchange_id_flag,
 };
 use odafs_fabric::clock::Nanos;
+use sha2::{Digest as _, Sha256};
 
 use super::back_channel::Callback;
 use super::legacy::CallbackAddress;
@@ -97,10 +98,19 @@ impl Client {
     }
 }
 
-/// What tells clients apart: the kind of the identity, and the name that the client gives itself.
+/// What tells clients apart: the kind of the identity, and the name that the client gives itself, or a digest of a long one.
 pub(super) fn identity(kind: u8, id: &[u8]) -> Vec<u8> {
-    [&[kind], id].concat()
+    match id.len() {
+        0..=NAME_MAX => [&[kind], id].concat(),
+        _ => [&[kind | DIGEST][..], &Sha256::digest(id)].concat(),
+    }
 }
+
+/// The longest name that is kept as it is, in bytes. Each client that begins to hold something has a list of all that do written
+/// to stable storage, and clients with long names must not make that slow for others.
+const NAME_MAX: usize = 64;
+/// Added to the kind of an identity with a digest.
+const DIGEST: u8 = 2;
 
 /// The kinds of identities: of minor version 0, and of later ones.
 pub(super) const LEGACY: u8 = 0;

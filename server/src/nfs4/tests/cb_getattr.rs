@@ -79,12 +79,17 @@ impl<'r> Scene<'r> {
     /// What the other sees if the holder says this.
     fn sees(&mut self, told: Result<(u64, u64), Status>) -> Result<(u64, u64), Status> {
         let (room, session) = (self.room, self.holder.session);
+        self.sees_after(|asked| answers(room, session, asked, told))
+    }
+
+    /// What the other sees once this has answered.
+    fn sees_after(&mut self, answer: impl FnOnce(&Asked)) -> Result<(u64, u64), Status> {
         let (other, given) = (&mut self.other, &self.given);
         std::thread::scope(|scope| {
             let looks = scope.spawn(move || attributes(other, &given.handle));
             let asked = asked(&self.mailbox);
             assert_eq!(asked.file, given.handle);
-            answers(room, session, &asked, told);
+            answer(&asked);
             looks.join().expect("no panic")
         })
     }
@@ -163,6 +168,38 @@ fn who_does_not_say_is_recalled() {
         let known = attributes(&scene.other, &scene.given.handle);
         assert_eq!(known.expect("told").1, 4);
         assert!(scene.mailbox.is_empty());
+    }
+}
+
+#[test]
+fn who_says_something_else_than_was_asked_is_recalled() {
+    let both = Bitmap::of(&[Attribute::Change, Attribute::Size]);
+    let told = |mask, values| {
+        CallbackResult::GetAttributes(Ok(RawAttributes {
+            mask,
+            values: AttributeValues(values),
+        }))
+    };
+    let wrong = [
+        told(Bitmap::EMPTY, &[]),
+        told(both, &[]),
+        told(both, &[1; 12]),
+        told(Bitmap::of(&[Attribute::Size]), &[1; 8]),
+        told(Bitmap::of(&[Attribute::Type]).or(&both), &[1; 20]),
+        told(Bitmap::of(&[Attribute::Change, Attribute::Mode]), &[1; 12]),
+        CallbackResult::Recall(Ok(())),
+    ];
+    for result in wrong {
+        let room = Room::new();
+        let mut scene = Scene::new(&room);
+        let session = scene.holder.session;
+        let what = format!("{result:?}");
+        let seen = scene.sees_after(|asked| {
+            let call = (asked.xid, asked.sequence);
+            callbacks::answers((&room, 1), session, call, Ok((Status::Ok, result)));
+        });
+        assert_eq!(seen, Err(Status::Delay), "{what}");
+        recall(&scene.holder, &scene.mailbox);
     }
 }
 

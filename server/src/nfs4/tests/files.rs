@@ -214,23 +214,3 @@ fn data_goes_to_a_placement_and_what_follows_into_the_reply() {
     assert!(matches!(&whole.all()[2], OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
     assert!(matches!(whole.last(), OperationResult::GetFileHandle(Ok(ok)) if ok.0 == handle));
 }
-
-#[test]
-fn a_store_without_extended_attributes_says_so() {
-    let room = Room::new();
-    room.file(b"file", b"data");
-    let client = Client::new(&room, b"client", 1);
-    let lookup = [
-        Operation::PutRootFileHandle,
-        Operation::Lookup(Name(b"file")),
-    ];
-    let get = Operation::GetXattr(Name(b"name"));
-    let reply = client.does(&[&lookup[..], &[get]].concat());
-    assert_eq!(reply.status(), Status::NotSupp);
-    let ask = Operation::Access(AccessArgs {
-        access: access::READ | access::XATTR_READ,
-    });
-    let reply = client.does(&[&lookup[..], &[ask]].concat());
-    let told = last!(reply, Access);
-    assert_eq!(told.supported, access::READ);
-}

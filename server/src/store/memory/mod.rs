@@ -5,6 +5,7 @@ mod links;
 mod node;
 mod space;
 mod tree;
+mod xattrs;
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,9 @@ use super::{
     CreateHow, Created, Credential, DirEntry, FileSystemLimits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status};
+use crate::store::{
+    Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status, XattrHow,
+};
 use node::{Body, Names};
 use tree::Tree;
 
@@ -105,6 +108,11 @@ impl MemoryStore {
     /// Sets whether [`Store::watch`] succeeds. At first it does.
     pub fn set_watchable(&self, watchable: bool) {
         self.tree.lock().watchable = watchable;
+    }
+
+    /// Sets whether objects have extended attributes. At first they do.
+    pub fn set_xattrs(&self, there: bool) {
+        self.tree.lock().has_xattrs = there;
     }
 
     /// Sets the most bytes that all files may hold together. Beyond it, writes fail with NOSPC.
@@ -328,6 +336,33 @@ impl Store for MemoryStore {
 
     fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
         self.tree.lock().seek(object, offset, what)
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.tree.lock().has_xattrs
+    }
+
+    fn xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
+        self.tree.lock().xattr(who, object, name)
+    }
+
+    fn xattrs(&self, who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
+        self.tree.lock().xattrs(who, object)
+    }
+
+    fn set_xattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        self.changing(|tree| tree.set_xattr(who, object, (name, value), how))
+    }
+
+    fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
+        self.changing(|tree| tree.remove_xattr(who, object, name))
     }
 
     fn has_acls(&self) -> bool {

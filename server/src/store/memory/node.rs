@@ -18,6 +18,8 @@ pub(super) struct Node {
     pub access_list: Option<Acl>,
     /// The list that what is made in the directory begins with.
     pub default_list: Option<Acl>,
+    /// Extended attributes, by name.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// The content of an object, by its type.

@@ -37,6 +37,7 @@ pub(super) struct Tree {
     pub used_bytes: u64,
     pub read_only: bool,
     pub watchable: bool,
+    pub has_xattrs: bool,
     pub watched: BTreeSet<ObjectId>,
     pub events: VecDeque<OutsideEvent>,
     pub interrupted: bool,
@@ -59,6 +60,7 @@ impl Tree {
             used_bytes: 0,
             read_only: false,
             watchable: true,
+            has_xattrs: true,
             watched: BTreeSet::new(),
             events: VecDeque::new(),
             interrupted: false,
@@ -244,6 +246,7 @@ impl Tree {
             body,
             access_list: None,
             default_list: None,
+            xattrs: BTreeMap::new(),
         };
         node.measure();
         let object = node.id();

@@ -9,6 +9,7 @@ mod files;
 mod reading;
 mod space;
 mod users;
+mod xattrs;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
         ("holes found", space::holes_found),
         ("copies", space::copies),
         ("clones", space::clones),
+        ("extended attributes", xattrs::set_told_and_removed),
         ("types", files::types),
         ("found again", files::found_again),
         ("deep paths", directories::deep_paths),

@@ -44,6 +44,28 @@ fn exchange_id_goes_by_name_verifier_and_user() {
 }
 
 #[test]
+fn of_a_long_name_a_digest_is_kept() {
+    let state = &mut machine();
+    let (mut one, mut other) = ([b'n'; 1000], [b'n'; 1000]);
+    (one[999], other[999]) = (1, 2);
+    let ids = [&one, &other].map(|name| client(state, at(1), name).0);
+    assert_ne!(ids[0], ids[1]);
+    for (name, id) in [&one, &other].into_iter().zip(ids) {
+        let again = state.exchange_id(at(1), WHO, &exchange(name, 1, 0));
+        assert_eq!(again.unwrap().client_id, id);
+        open(state, at(1), id, b"o", (1, 0)).unwrap();
+    }
+    let kept = state.take_records();
+    assert_eq!(kept.len(), 2);
+    for record in kept {
+        let Record::Keep(client) = record else {
+            panic!("{record:?}");
+        };
+        assert!(client.identity.len() < 40);
+    }
+}
+
+#[test]
 fn a_client_without_anything_can_be_destroyed() {
     let state = &mut machine();
     let (id, session) = client(state, at(1), b"one");

@@ -1,7 +1,6 @@
 mod confinement;
 mod space;
 mod users;
-mod xattrs;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
