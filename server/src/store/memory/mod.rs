@@ -21,7 +21,9 @@ use super::{
     CreateHow, Created, Credential, DirEntry, FileSystemLimits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status};
+use crate::store::{
+    Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status, Time,
+};
 use node::{Body, Names};
 use tree::Tree;
 
@@ -197,6 +199,19 @@ impl Store for MemoryStore {
             .tree_for(Operation::GetAttributes)
             .node(object)?
             .attributes)
+    }
+
+    fn has_birth_times(&self) -> bool {
+        true
+    }
+
+    fn birth_time(&self, object: ObjectId) -> Result<Option<Time>> {
+        Ok(Some(self.tree.lock().node(object)?.birth))
+    }
+
+    /// Its clones are copies.
+    fn may_share_storage(&self) -> bool {
+        false
     }
 
     fn is_at_hand(&self, _object: ObjectId) -> bool {

@@ -241,6 +241,7 @@ impl Tree {
         let mut node = Node {
             generation,
             attributes,
+            birth: now,
             body,
             access_list: None,
             default_list: None,
