@@ -149,6 +149,7 @@ const fn limits(lease: Nanos, cached_bytes: usize) -> StateLimits {
         all_delegations: 1 << 14,
         all_cached_bytes: cached_bytes,
         slots: 64,
+        slots_grown: 1024,
         message_bytes: DATA_BYTES_MAX + (64 << 10),
         cached_bytes: 8 << 10,
         operations: OPERATIONS_MAX,
