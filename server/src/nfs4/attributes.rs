@@ -332,6 +332,7 @@ fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R
         time_create: time,
         time_metadata: time,
         time_modify: time,
+        space_freed: (c.supported().contains(Attribute::SpaceFreed)).then_some(0),
         mounted_on_fileid: Some(number),
         case_insensitive: Some(false),
         case_preserving: Some(true),

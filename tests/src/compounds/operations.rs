@@ -349,6 +349,12 @@ pub(super) fn operation<'a>(
         60 => O::DelegationReturn(state(choices, learned)),
         61 => O::Allocate(range(choices, learned)),
         62 => O::Deallocate(range(choices, learned)),
+        63 if choices.byte().is_multiple_of(2) => O::IoAdvise(IoAdviseArgs {
+            state: state(choices, learned),
+            offset: choices.one_of(&[0, 0, 4096, u64::MAX]),
+            count: length(choices),
+            hints: hints(choices),
+        }),
         63 => O::Seek(SeekArgs {
             state: state(choices, learned),
             offset: choices.offset(),
@@ -393,6 +399,12 @@ pub(super) fn operation<'a>(
         70 => O::ReleaseLockOwner(owner(choices, id)),
         _ => without_session(choices, learned),
     }
+}
+
+fn hints(choices: &mut Choices<'_>) -> Bitmap {
+    let some = choices.byte();
+    let each = (0..u8::BITS).filter(|hint| some >> hint & 1 == 1);
+    each.fold(Bitmap::EMPTY, |hints, hint| hints.with(hint))
 }
 
 fn owner<'a>(choices: &mut Choices<'_>, client_id: u64) -> StateOwner<'a> {

@@ -154,6 +154,17 @@ fn a_name_that_is_not_the_last_frees_nothing() {
     assert_eq!(directory.freed, Some(directory.used));
 }
 
+#[test]
+fn directories_above_an_export_tell_the_same() {
+    let room = Room::named("/above/export");
+    let client = Client::new(&room, b"client", 1);
+    let reply = client.does(&[Operation::PutRootFileHandle, get(ASKED)]);
+    let raw = last!(reply, GetAttributes);
+    assert_eq!(raw.mask, ASKED);
+    let all = Attributes::parse(&raw).expect("attributes");
+    assert_eq!(all.space_freed, Some(0));
+}
+
 /// A store that implements no more than it must.
 struct Plain(Arc<dyn Store>);
 

@@ -13,6 +13,8 @@ pub use odafs_tests::raw4::results;
 const UNDER_WAY: usize = 3;
 /// The slots that a client asks for.
 const SLOTS: u32 = 32;
+/// The slots that the server gives at most.
+const SLOTS_MOST: u32 = 1024;
 /// The program of callbacks.
 const CALLBACKS: u32 = 0x4000_0000;
 
@@ -131,12 +133,14 @@ impl Session {
             .collect()
     }
 
-    /// Notes the highest slot that the server wants to be used. Returns whether it is lower than before.
+    /// Notes the highest slot that the server wants to be used, which may be a new one. Returns whether it is lower than before.
     ///
     /// # Panics
-    /// There is no such slot.
+    /// No server has so many slots.
     pub fn aim(&mut self, target: u32) -> bool {
-        assert!((target as usize) < self.slots.len(), "a target beyond");
+        assert!(target < SLOTS_MOST, "a target beyond");
+        let slots = self.slots.len().max(target as usize + 1);
+        self.slots.resize(slots, 0);
         std::mem::replace(&mut self.target, target) > target
     }
 
