@@ -446,6 +446,9 @@ impl State {
     }
 
     /// If the grace period is over, ends it: clients that have not reclaimed lose the right to.
+    ///
+    /// A client of sessions that has reclaimed a part and has not said that it is done loses the rest, and others may take it. So it
+    /// must not reclaim that after another restart (RFC 8881, section 8.4.3): stable storage knows of it again when it is done.
     fn end_grace(&mut self, now: Nanos) {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;
@@ -454,12 +457,19 @@ impl State {
         self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.identities.get(&identity).and_then(|of| of.confirmed);
-            let known = confirmed.and_then(|number| Some((number, self.clients.get(&number)?)));
+            let known = confirmed.and_then(|number| Some((number, self.clients.get_mut(&number)?)));
             match known {
-                Some((_, client)) if client.recorded => {}
-                // It has reclaimed something and has not said that it is done.
-                Some((number, client)) if client.states > 0 => self.record(number),
-                _ => self.records.push(Record::Forget(identity)),
+                // In minor version 0 nobody says that he is done.
+                Some((_, client)) if client.legacy() && client.recorded => {}
+                Some((number, client)) if client.legacy() && client.states > 0 => {
+                    self.record(number);
+                }
+                known => {
+                    if let Some((_, client)) = known {
+                        client.recorded = false;
+                    }
+                    self.records.push(Record::Forget(identity));
+                }
             }
         }
     }
