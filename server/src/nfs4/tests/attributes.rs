@@ -1,12 +1,6 @@
 //! What the server tells of an object besides what it always knew: when it was made, and what its removal would free.
 
-use std::time::Duration;
-
 use super::*;
-use crate::store::{
-    Attributes as Stored, FileSystemLimits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
-    Space, Store,
-};
 use odafs_common::wire::xdr::{Decode as _, Encode as _};
 
 const TIME: Time = Time {
@@ -165,36 +159,9 @@ fn directories_above_an_export_tell_the_same() {
     assert_eq!(all.space_freed, Some(0));
 }
 
-/// A store that implements no more than it must.
-struct Plain(Arc<dyn Store>);
-
-macro_rules! forward {
-    ($($name:ident($($arg:ident: $kind:ty),*) -> $result:ty;)*) => {
-        impl Store for Plain {
-            $(fn $name(&self, $($arg: $kind),*) -> $result { self.0.$name($($arg),*) })*
-        }
-    };
-}
-
-forward! {
-    root() -> ObjectId;
-    getattr(object: ObjectId) -> Result<Stored>;
-    lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<(ObjectId, Stored)>;
-    readlink(object: ObjectId) -> Result<Vec<u8>>;
-    read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
-    readdir(who: &Credential, directory: ObjectId, range: ReaddirRange) -> Result<Listing>;
-    statfs(object: ObjectId) -> Result<Space>;
-    pathconf(object: ObjectId) -> Result<FileSystemLimits>;
-    number() -> u64;
-    watch(object: ObjectId) -> bool;
-    unwatch(object: ObjectId) -> ();
-    wait_events(timeout: Duration) -> Vec<OutsideEvent>;
-    interrupt() -> ();
-}
-
 #[test]
 fn what_a_store_does_not_know_is_not_told() {
-    let world = World::behind(256, |store| Arc::new(Plain(store)));
+    let world = World::plain(256);
     let room = Room::over(world, Records::none(), LEASE);
     room.file(b"file", b"data");
     let client = Client::new(&room, b"client", 1);
