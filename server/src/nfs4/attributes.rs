@@ -10,7 +10,10 @@ use super::object::{Object, fileid};
 use super::owners::{Kind, Text};
 use super::{DATA_BYTES_MAX, acls, convert};
 use crate::vfs::acls::NewAcls;
-use crate::vfs::attributes::{limits, space};
+use crate::vfs::attributes::{
+    birth_time, freed_bytes, has_birth_times, limits, space, tells_freed_bytes,
+};
+use crate::vfs::export::Exports;
 use crate::vfs::{
     self, Attributes, FileSystemLimits, ObjectId, SetAttributes, Space, copies, xattrs,
 };
@@ -64,11 +67,13 @@ const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::RawDevice,
     Attribute::SpaceUsed,
     Attribute::TimeAccess,
+    Attribute::TimeCreate,
     Attribute::TimeMetadata,
     Attribute::TimeModify,
     Attribute::MountedOnFileId,
     Attribute::SupportedExclusiveCreate,
     Attribute::FsCharsetCapabilities,
+    Attribute::SpaceFreed,
     Attribute::ChangeAttributeType,
     Attribute::XattrSupport,
     Attribute::CloneBlockSize,
@@ -100,6 +105,9 @@ const SETTABLE: Bitmap = Bitmap::of(&[
     Attribute::ModeSetMasked,
     Attribute::ModeUmask,
 ]);
+/// The attribute that can be set by the protocol and not in any store. Clients that know it send it along whenever they make a
+/// file (those of macOS do), so refusing it would refuse their files. The reply does not name it among those that were set.
+pub(super) const NEVER_SET: Bitmap = Bitmap::of(&[Attribute::TimeCreate]);
 /// The attributes that an exclusive creation can set. The times are not among them: the server keeps the verifier in them.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[
     Attribute::Size,
@@ -114,8 +122,20 @@ const EXCLUSIVE: Bitmap = Bitmap::of(&[
 const CHARSET_ANY: u32 = 1;
 
 /// The attributes that clients of a minor version can ask for or set.
-pub(super) fn supported(minor: u32) -> Bitmap {
-    let all = OBJECT.or(&SPACE).or(&LIMITS).or(&SETTABLE);
+pub(super) fn supported(export: &Exports, minor: u32) -> Bitmap {
+    let mut all = OBJECT.or(&SPACE).or(&LIMITS).or(&SETTABLE);
+    if copies::clone_block(export, export.root()).is_none() {
+        all = all.without(&Bitmap::of(&[Attribute::CloneBlockSize]));
+    }
+    if !vfs::acls::supported(export) {
+        all = all.without(&ACLS);
+    }
+    if !has_birth_times(export) {
+        all = all.without(&Bitmap::of(&[Attribute::TimeCreate]));
+    }
+    if !tells_freed_bytes(export) {
+        all = all.without(&Bitmap::of(&[Attribute::SpaceFreed]));
+    }
     all.and(&known_in(minor))
 }
 
@@ -154,14 +174,15 @@ impl FileSystem {
     }
 }
 
-/// Owners and access control list of an object, as far as they were asked for.
-pub(super) struct Names {
+/// Owners, access control list and time of birth of an object, as far as they were asked for.
+pub(super) struct Details {
     owner: Option<Text>,
     group: Option<Text>,
     acl: Option<acls::NamedEntries>,
+    birth: Option<vfs::Time>,
 }
 
-impl Names {
+impl Details {
     /// Of an object with these attributes. May block if any is asked for.
     pub fn of(
         c: &Compound<'_>,
@@ -174,17 +195,23 @@ impl Names {
             let text = wanted.then(|| c.server.owners.text(kind, id, c.effort));
             text.transpose()
         };
-        let acl = match asked.and(c.supported()).contains(Attribute::Acl) {
+        let asked = asked.and(c.supported());
+        let acl = match asked.contains(Attribute::Acl) {
             true => {
                 c.may_block()?;
                 Some(acls::NamedEntries::of(c, object, known)?)
             }
             false => None,
         };
+        let birth = match asked.contains(Attribute::TimeCreate) {
+            true => birth_time(c.export, object, c.effort)?,
+            false => None,
+        };
         Ok(Self {
             owner: text(Attribute::Owner, Kind::User, known.uid)?,
             group: text(Attribute::OwnerGroup, Kind::Group, known.gid)?,
             acl,
+            birth,
         })
     }
 }
@@ -214,8 +241,8 @@ pub(super) fn with_known<R>(
     then: impl FnOnce(&Wire<'_>) -> R,
 ) -> Done<R> {
     let system = FileSystem::of(c, object, asked)?;
-    let names = Names::of(c, object, known, asked)?;
-    Ok(with_all(c, object, known, (&system, &names), then))
+    let details = Details::of(c, object, known, asked)?;
+    Ok(with_all(c, object, known, (&system, &details), then))
 }
 
 /// As [`with`], if all that it takes is known.
@@ -223,13 +250,14 @@ pub(super) fn with_all<R>(
     c: &Compound<'_>,
     object: ObjectId,
     known: &Attributes,
-    (system, names): (&FileSystem, &Names),
+    (system, details): (&FileSystem, &Details),
     then: impl FnOnce(&Wire<'_>) -> R,
 ) -> R {
     let handle = c.file_handle(Object::Real(object));
     let tree = &c.server.tree;
     let above = tree.mounted_on().filter(|_| tree.is_export_root(object));
     let above = above.or_else(|| c.export.store().mounted_on(object));
+    let has = |attribute| c.supported().contains(attribute);
     let mut all = Wire {
         kind: Some(convert::kind(known.kind)),
         change: Some(known.change()),
@@ -242,15 +270,17 @@ pub(super) fn with_all<R>(
         fileid: Some(known.fileid),
         mode: Some(known.mode),
         links: Some(known.links),
-        owner: names.owner.as_ref().map(|text| Opaque(text.bytes())),
-        group: names.group.as_ref().map(|text| Opaque(text.bytes())),
-        acl: names.acl.as_ref().map(acls::NamedEntries::wire),
+        owner: details.owner.as_ref().map(|text| Opaque(text.bytes())),
+        group: details.group.as_ref().map(|text| Opaque(text.bytes())),
+        acl: details.acl.as_ref().map(acls::NamedEntries::wire),
         device: Some(convert::device(known.device)),
         space_used: Some(known.used),
         time_access: Some(convert::time(known.atime)),
+        time_create: details.birth.map(convert::time),
         time_metadata: Some(convert::time(known.ctime)),
         time_modify: Some(convert::time(known.mtime)),
         mounted_on_fileid: Some(above.unwrap_or(known.fileid)),
+        space_freed: has(Attribute::SpaceFreed).then(|| freed_bytes(known)),
         clone_block_size: copies::clone_block(c.export, object).filter(|_| c.minor > 1),
         ..common(c)
     };
@@ -299,8 +329,10 @@ fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R
         device: Some(Default::default()),
         space_used: Some(4096),
         time_access: time,
+        time_create: time,
         time_metadata: time,
         time_modify: time,
+        space_freed: (c.supported().contains(Attribute::SpaceFreed)).then_some(0),
         mounted_on_fileid: Some(number),
         case_insensitive: Some(false),
         case_preserving: Some(true),
@@ -406,7 +438,7 @@ impl NewObject {
         Ok(Self {
             attributes,
             acls,
-            set: theirs.mask(),
+            set: theirs.mask().without(&NEVER_SET),
         })
     }
 

@@ -14,6 +14,7 @@ use super::{
     offload, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
     verify, write, xattrs,
 };
+use crate::vfs::advice::Pattern;
 use crate::vfs::attributes::attributes_now;
 use crate::vfs::export::Exports;
 use crate::vfs::file::File;
@@ -352,6 +353,17 @@ impl<'a> Compound<'a> {
         let file = self.file()?;
         self.check_io(&self.stateid(given)?, file.object(), io)?;
         Ok(file)
+    }
+
+    /// As [`Self::file_for`] reading, and the order in which the client reads it.
+    pub fn file_to_read(&self, given: StateId) -> Done<(Arc<File>, Pattern)> {
+        let file = self.file()?;
+        let stateid = self.stateid(given)?;
+        let mut state = self.server.state.lock();
+        let pattern =
+            state.io_in_order(self.now, self.sender, &stateid, file.object(), Io::Read)?;
+        drop(state);
+        Ok((file, pattern))
     }
 
     /// Refuses to read or write a file if the stateid does not allow it.

@@ -54,8 +54,7 @@ mod xattrs;
 use std::ops::Range;
 
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, MAX_MINOR_VERSION, Operations, PROGRAM, Procedure, Status, VERSION,
-    first_payload,
+    Bitmap, MAX_MINOR_VERSION, Operations, PROGRAM, Procedure, Status, VERSION, first_payload,
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
@@ -63,8 +62,6 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::vfs::acls::supported as acls_are_there;
-use crate::vfs::copies;
 use crate::vfs::export::Exports;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
@@ -152,6 +149,7 @@ const fn limits(lease: Nanos, cached_bytes: usize) -> StateLimits {
         all_delegations: 1 << 14,
         all_cached_bytes: cached_bytes,
         slots: 64,
+        slots_grown: 1024,
         message_bytes: DATA_BYTES_MAX + (64 << 10),
         cached_bytes: 8 << 10,
         operations: OPERATIONS_MAX,
@@ -214,16 +212,7 @@ impl Nfs4 {
             minors: config.minors,
             lease: config.lease,
             turn_queue: TurnQueue::default(),
-            supported: std::array::from_fn(|minor| {
-                let mut all = attributes::supported(minor as u32);
-                if copies::clone_block(&export, export.root()).is_none() {
-                    all = all.without(&Bitmap::of(&[Attribute::CloneBlockSize]));
-                }
-                if !acls_are_there(&export) {
-                    all = all.without(&attributes::ACLS);
-                }
-                all
-            }),
+            supported: std::array::from_fn(|minor| attributes::supported(&export, minor as u32)),
             owners: Owners::new(config.owners),
             state,
             callbacks,

@@ -7,11 +7,11 @@ use odafs_nic::calls::Placed;
 
 use super::DATA_BYTES_MAX;
 use super::compound::{Compound, Done};
-use super::state::Io;
 use crate::vfs::Extent;
+use crate::vfs::advice::Pattern;
 use crate::vfs::extents::{Part, part};
 use crate::vfs::file::File;
-use crate::vfs::read::{Effort, ReadFailed, ReadRange, read as read_pages, read_pinned};
+use crate::vfs::read::{Effort, ReadFailed, ReadRange, read_as, read_pinned_as};
 use odafs_fabric::sync::Arc;
 
 /// Bytes of a result besides its data, and of the results that usually follow it in a compound.
@@ -24,10 +24,10 @@ pub(super) fn read(
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let file = c.file_for(arguments.state, Io::Read)?;
+    let (file, pattern) = c.file_to_read(arguments.state)?;
     match c.placement.filter(|_| c.placed.is_none()) {
-        Some(room) => read_placed(c, &file, arguments, room, w),
-        None => read_inline(c, &file, arguments, w),
+        Some(room) => read_placed(c, (&file, pattern), arguments, room, w),
+        None => read_inline(c, (&file, pattern), arguments, w),
     }
 }
 
@@ -47,13 +47,21 @@ fn check_room(c: &Compound<'_>, arguments: &ReadArgs, range: ReadRange, eof: boo
 
 fn read_inline(
     c: &Compound<'_>,
-    file: &Arc<File>,
+    (file, pattern): (&Arc<File>, Pattern),
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
-    let done = read_pages(c.export, &c.who, file, range, c.effort, reply.data())?;
+    let done = read_as(
+        c.export,
+        &c.who,
+        file,
+        range,
+        pattern,
+        c.effort,
+        reply.data(),
+    )?;
     check_room(c, arguments, range, done.eof)?;
     reply.finish(done.count, done.eof);
     Ok(Status::Ok)
@@ -61,13 +69,13 @@ fn read_inline(
 
 fn read_placed(
     c: &mut Compound<'_>,
-    file: &Arc<File>,
+    (file, pattern): (&Arc<File>, Pattern),
     arguments: &ReadArgs,
     room: u32,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let range = range(file, arguments, room as usize);
-    let (done, pieces) = read_pinned(c.export, &c.who, file, range, c.effort)?;
+    let (done, pieces) = read_pinned_as(c.export, &c.who, file, range, pattern, c.effort)?;
     c.placed = Some(Placed {
         at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof),
         length: done.count,
@@ -82,10 +90,10 @@ pub(super) fn read_plus(
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let file = c.file_for(arguments.state, Io::Read)?;
+    let (file, pattern) = c.file_to_read(arguments.state)?;
     let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
-    let eof = segments(c, &file, range, &mut reply)?;
+    let eof = segments(c, (&file, pattern), range, &mut reply)?;
     check_room(c, arguments, range, eof)?;
     reply.finish(eof);
     Ok(Status::Ok)
@@ -94,7 +102,7 @@ pub(super) fn read_plus(
 /// Writes the data and holes of a range, or of its beginning. Returns whether the file ends with them.
 fn segments(
     c: &Compound<'_>,
-    file: &Arc<File>,
+    (file, pattern): (&Arc<File>, Pattern),
     range: ReadRange,
     reply: &mut ReadPlusReply<'_, '_>,
 ) -> Result<bool, ReadFailed> {
@@ -119,7 +127,7 @@ fn segments(
                 let wanted = ReadRange { offset: at, count };
                 let mut eof = false;
                 let read = reply.data(at, count, |data| {
-                    let done = read_pages(c.export, &c.who, file, wanted, c.effort, data)?;
+                    let done = read_as(c.export, &c.who, file, wanted, pattern, c.effort, data)?;
                     eof = done.eof;
                     Ok::<_, ReadFailed>(done.count)
                 })?;

@@ -5,7 +5,7 @@ use odafs_common::wire::nfs4::{
     ResultWriter, Status, check_asked,
 };
 
-use super::attributes::{self, FileSystem, Names};
+use super::attributes::{self, Details, FileSystem};
 use super::compound::{Compound, Done};
 use super::object::Object;
 use crate::vfs::namespace;
@@ -102,13 +102,13 @@ fn real(
     let mut entries = EntryWriter::begin(start, budget, listing.verifier);
     let listed = |entry: &&DirEntry| !matches!(&entry.name[..], b"." | b"..");
     let all = listing.entries.iter().filter(listed).all(|entry| {
-        let names = (entry.object.as_ref()).map(|(object, known)| {
-            let names = Names::of(c, *object, known, &asked);
-            (*object, known, names)
+        let details = (entry.object.as_ref()).map(|(object, known)| {
+            let details = Details::of(c, *object, known, &asked);
+            (*object, known, details)
         });
-        match names {
-            Some((object, known, Ok(names))) => {
-                attributes::with_all(c, object, known, (&system, &names), |all| {
+        match details {
+            Some((object, known, Ok(details))) => {
+                attributes::with_all(c, object, known, (&system, &details), |all| {
                     entries.push(entry.cookie, &entry.name, all, &asked)
                 })
             }

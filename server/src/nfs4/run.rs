@@ -80,6 +80,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         slot,
         first: None,
         has_begun: false,
+        cut_short: None,
     };
     compound.run_rest(held, operations, so_far, results)
 }
@@ -92,22 +93,49 @@ struct Held<S: Deref<Target = Nfs4>> {
     first: Option<OpCode>,
     /// Whether an operation has begun that may have changed something: any on a thread that may block, and a WRITE.
     has_begun: bool,
+    /// The reply, if nobody goes on where the compound was suspended. Otherwise `None`.
+    cut_short: Option<CutShort>,
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
-    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other was not finished: it has
-    /// panicked, or its connection broke before the pool had room for it. It must not run again, because what it has changed may be
-    /// less than all: a repetition gets a fault of its first operation.
+    /// Gives back the slot of a compound that has changed nothing, as if it had never been used. Any other was not finished, and must
+    /// not run again, because what it has changed may be less than all. If its connection broke before the pool had room for the rest,
+    /// a repetition hears what was done, and asks for the rest anew. If it has panicked, nobody knows that: a repetition gets a fault of
+    /// its first operation.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;
         };
         let mut state = self.server.state.lock();
+        if let Some(CutShort { reply, whole }) = self.cut_short.take() {
+            state.finish(clock::now(), &slot, &reply, whole);
+            return;
+        }
         let first = self.first.filter(|_| self.has_begun);
         match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
             Some((code, ok)) => state.finish(clock::now(), &slot, &fault(code, ok), true),
             None => state.abandon(&slot),
         }
+    }
+}
+
+/// The reply of a compound that ended where it was suspended.
+struct CutShort {
+    reply: Vec<u8>,
+    /// Nothing of it went another way.
+    whole: bool,
+}
+
+impl CutShort {
+    /// After the results so far, the operation of this code is to be tried again later. Writes nothing that stays.
+    fn before(code: OpCode, so_far: ResultsMark, results: &mut Writer<'_>, whole: bool) -> Self {
+        let end = results.position();
+        let mut w = ResultWriter::resume(results, so_far);
+        w.fail(code, Status::Delay);
+        w.finish(Status::Delay);
+        let reply = results.written(so_far.start()).to_vec();
+        results.truncate(end);
+        Self { reply, whole }
     }
 }
 
@@ -197,14 +225,20 @@ impl Compound<'_> {
         let mut w = ResultWriter::resume(results, so_far);
         let status = match self.run_operations(operations, &mut held, &mut w) {
             Ok(status) => status,
-            Err(next) => {
+            Err((next, code)) => {
+                let so_far = w.mark();
+                let slot = held.slot.take();
+                let whole = self.placed.is_none();
+                let cut_short = (slot.is_some() && held.has_begun)
+                    .then(|| CutShort::before(code, so_far, results, whole));
                 let held = Held {
                     server: Arc::clone(self.server),
-                    slot: held.slot.take(),
+                    slot,
                     first: held.first,
                     has_begun: held.has_begun,
+                    cut_short,
                 };
-                return Answer::Suspended(Box::new(self.suspend(held, next, w.mark())));
+                return Answer::Suspended(Box::new(self.suspend(held, next, so_far)));
             }
         };
         w.finish(status);
@@ -223,13 +257,13 @@ impl Compound<'_> {
         self.placed.map_or(Answer::Replied, Answer::Placed)
     }
 
-    /// Runs the operations that are left. Returns the status of the last one, or the place of the one that would block.
+    /// Runs the operations that are left. Returns the status of the last one, or the place and the code of the one that would block.
     fn run_operations(
         &mut self,
         mut operations: Operations<'_>,
         held: &mut Held<&Nfs4>,
         w: &mut ResultWriter<'_, '_>,
-    ) -> Result<Status, OperationsMark> {
+    ) -> Result<Status, (OperationsMark, OpCode)> {
         let mut last = Status::Ok;
         while last == Status::Ok {
             let next = operations.mark();
@@ -241,7 +275,7 @@ impl Compound<'_> {
                     held.has_begun |= self.effort == Effort::MayBlock || code == OpCode::Write;
                     self.run_operation(operation, w).ok_or_else(|| {
                         held.has_begun = had_begun;
-                        next
+                        (next, code)
                     })?
                 }
                 Some(Err(bad)) => {
@@ -416,6 +450,7 @@ impl Suspended for SuspendedCompound {
             slot: suspended.held.slot.take(),
             first: suspended.held.first,
             has_begun: suspended.held.has_begun,
+            cut_short: None,
         };
         compound.drop_unreachable();
         compound.act_in_export();

@@ -5,7 +5,7 @@ use odafs_common::wire::nfs4::{
 };
 
 use super::acls;
-use super::attributes::{ACLS, to_set};
+use super::attributes::{ACLS, NEVER_SET, to_set};
 use super::compound::{Compound, Done, Stop};
 use super::state::Io;
 use crate::vfs::attributes;
@@ -39,12 +39,13 @@ fn apply_all(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>, set: &mut Bitm
         c.check_io(&c.stateid(arguments.state)?, object, Io::Write)?;
     }
     apply(c, object, &new)?;
-    *set = theirs.mask().without(&ACLS);
+    let all = theirs.mask().without(&NEVER_SET);
+    *set = all.without(&ACLS);
     // The list comes after the mode (RFC 8881, section 6.4.1.3).
     if let Some(lists) = &lists {
         vfs::acls::set(c.export, &c.who, object, lists).map_err(acls::refusal)?;
     }
-    *set = theirs.mask();
+    *set = all;
     Ok(())
 }
 

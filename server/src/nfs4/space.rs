@@ -1,15 +1,23 @@
 //! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5).
 
 use odafs_common::wire::nfs4::{
-    Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
+    Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status, io_advice,
 };
 use odafs_fabric::sync::Arc;
 
 use super::compound::{Compound, Done, Stop};
 use super::state::Io;
+use crate::vfs::advice::{self, Frames, Pattern};
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
 use crate::vfs::{Extent, extents};
+
+/// The hints of an order.
+const ORDERS: [(u32, Pattern); 3] = [
+    (io_advice::NORMAL, Pattern::Normal),
+    (io_advice::SEQUENTIAL, Pattern::Sequential),
+    (io_advice::RANDOM, Pattern::Random),
+];
 
 /// ALLOCATE
 pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
@@ -58,9 +66,44 @@ pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     })
 }
 
-/// IO_ADVISE. The server takes no hint.
+/// IO_ADVISE: returns the hints that the server takes.
+///
+/// - An order holds for an open and for all of the file. If it is of a part, of no open, or several at once, it is left.
+/// - What will be needed comes into memory before the reply, as far as [`advice::will_need`] goes. Where that is to cost nobody
+///   anything, it takes only frames that are free.
+/// - What will not be needed goes, as far as [`advice::dont_need`] lets it.
 pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
     c.may_block()?;
-    c.file_for(arguments.state, Io::Read)?;
-    Ok(Bitmap::EMPTY)
+    let file = c.file_for(arguments.state, Io::Read)?;
+    let (offset, count) = (arguments.offset, arguments.count);
+    let length = if count == 0 { u64::MAX } else { count };
+    let range = Range { offset, length };
+    let asked = |hint| arguments.hints.has(hint);
+    let mut taken = Bitmap::EMPTY;
+    let whole = offset == 0 && length >= file.attributes().size;
+    let mut orders = ORDERS.iter().filter(|(hint, _)| asked(*hint));
+    if let (Some((hint, pattern)), None) = (orders.next(), orders.next())
+        && whole
+        && !asked(io_advice::SEQUENTIAL_BACKWARDS)
+    {
+        let stateid = c.stateid(arguments.state)?;
+        let mut state = c.server.state.lock();
+        if state.read_in_order(c.now, c.sender, &stateid, file.object(), *pattern) {
+            taken = taken.with(*hint);
+        }
+    }
+    let needed = [
+        (io_advice::WILL_NEED, Frames::Any),
+        (io_advice::WILL_NEED_OPPORTUNISTIC, Frames::Free),
+    ];
+    for (hint, frames) in needed.into_iter().filter(|(hint, _)| asked(*hint)) {
+        if advice::will_need(c.export, &c.who, &file, range, frames)? {
+            taken = taken.with(hint);
+        }
+    }
+    if asked(io_advice::DONT_NEED) {
+        advice::dont_need(c.export, &c.who, &file, range)?;
+        taken = taken.with(io_advice::DONT_NEED);
+    }
+    Ok(taken)
 }

@@ -11,6 +11,8 @@ macro_rules! last {
 }
 
 mod acls;
+mod advice;
+mod attributes;
 mod back_channel;
 mod callbacks;
 mod cb_getattr;

@@ -259,6 +259,9 @@ macro_rules! forward {
 impl Store for Advancing {
     forward! {
         root() -> ObjectId;
+        has_birth_times() -> bool;
+        birth_time(object: ObjectId) -> Result<Option<Time>>;
+        may_share_storage() -> bool;
         access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
         is_at_hand(object: ObjectId) -> bool;
         mode_decides(object: ObjectId) -> Result<bool>;

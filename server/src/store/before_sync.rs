@@ -9,7 +9,7 @@ use super::{
     CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes};
+use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes, Time};
 
 /// Another store, and a function that runs before each of its syncs: [`Store::sync`], and each change of a directory.
 pub struct BeforeSync {
@@ -42,6 +42,9 @@ type Found = (ObjectId, Attributes);
 forward! {
     root() -> ObjectId;
     getattr(object: ObjectId) -> Result<Attributes>;
+    has_birth_times() -> bool;
+    birth_time(object: ObjectId) -> Result<Option<Time>>;
+    may_share_storage() -> bool;
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;

@@ -122,14 +122,31 @@ pub trait Store: Send + Sync {
     /// Attributes. STALE if the object is gone. (Reading may move the access time.)
     fn getattr(&self, object: ObjectId) -> Result<Attributes>;
 
+    /// Whether the store knows when its objects were made.
+    fn has_birth_times(&self) -> bool {
+        false
+    }
+
+    /// When the object was made, which never changes. `None` if the store does not know.
+    fn birth_time(&self, object: ObjectId) -> Result<Option<Time>> {
+        let _ = object;
+        Ok(None)
+    }
+
+    /// Whether files may have storage in common. [`Attributes::used`] then does not tell how much is freed if one of them
+    /// is removed.
+    fn may_share_storage(&self) -> bool {
+        true
+    }
+
     /// Those bits of `mask` (the ACCESS3 bits of RFC 1813 section 3.3.4) that the caller has.
     fn access(&self, credential: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
         let attributes = self.getattr(object)?;
         Ok(attributes_permit(&attributes, credential, mask))
     }
 
-    /// Whether [`Store::getattr`], [`Store::access`], [`Store::statfs`] and [`Store::pathconf`] of this object answer from
-    /// memory just now, so that threads that must not wait may call them.
+    /// Whether [`Store::getattr`], [`Store::birth_time`], [`Store::access`], [`Store::statfs`] and [`Store::pathconf`] of
+    /// this object answer from memory just now, so that threads that must not wait may call them.
     fn is_at_hand(&self, object: ObjectId) -> bool {
         let _ = object;
         false

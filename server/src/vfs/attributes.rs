@@ -109,6 +109,36 @@ pub fn limits(
     Ok(known.map_err(|error| error.status)?)
 }
 
+/// Whether the export tells when its objects were made.
+pub fn has_birth_times(export: &Exports) -> bool {
+    export.store().has_birth_times()
+}
+
+/// When the object was made. `None` if its store does not know.
+pub fn birth_time(
+    export: &Exports,
+    object: ObjectId,
+    effort: Effort,
+) -> Result<Option<Time>, ReadFailed> {
+    let known = at_hand(export, object, effort)?.birth_time(object);
+    Ok(known.map_err(|error| error.status)?)
+}
+
+/// Whether [`freed_bytes`] is known.
+pub fn tells_freed_bytes(export: &Exports) -> bool {
+    !export.store().may_share_storage()
+}
+
+/// The bytes of storage that are free if an object with these attributes loses a name, in an export that
+/// [tells](tells_freed_bytes).
+pub fn freed_bytes(known: &Attributes) -> u64 {
+    match (known.kind, known.links) {
+        // The links of a directory are its name, and those within it.
+        (FileType::Directory, _) | (_, 0 | 1) => known.used,
+        _ => 0,
+    }
+}
+
 /// Space on the object's file system, as it is now.
 pub fn space(export: &Exports, object: ObjectId, effort: Effort) -> Result<Space, ReadFailed> {
     let known = at_hand(export, object, effort)?.statfs(object);

@@ -124,7 +124,7 @@ fn first_resident(export: &Exports, file: &Arc<File>, offset: u64, end: u64) -> 
 }
 
 /// Shares the gate with those who may read the file.
-fn enter<'f>(
+pub(super) fn enter<'f>(
     export: &Exports,
     who: &Credential,
     file: &'f Arc<File>,

@@ -3,6 +3,7 @@
 //! protocol translates them, and calls no store.
 
 pub mod acls;
+pub mod advice;
 pub mod around;
 pub mod attributes;
 mod cache;

@@ -5,6 +5,7 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::ChunkSource;
 
 use crate::store::{Attributes, Credential, Status, access, may_read};
+use crate::vfs::advice::Pattern;
 use crate::vfs::change;
 use crate::vfs::export::Exports;
 use crate::vfs::file::{Facts, File, Leaf, PageLock};
@@ -92,11 +93,25 @@ pub fn read(
     effort: Effort,
     data: &mut [u8],
 ) -> Result<ReadDone, ReadFailed> {
+    read_as(export, who, file, range, Pattern::Normal, effort, data)
+}
+
+/// As [`read`], for a reader who has said in which order.
+pub fn read_as(
+    export: &Exports,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    pattern: Pattern,
+    effort: Effort,
+    data: &mut [u8],
+) -> Result<ReadDone, ReadFailed> {
     let count = range
         .count
         .min(u32::try_from(data.len()).unwrap_or(u32::MAX));
     let range = ReadRange { count, ..range };
-    read_to(export, who, file, range, effort, &mut Copied(data))
+    let mut target = Copied { data, pattern };
+    read_to(export, who, file, range, effort, &mut target)
 }
 
 /// Reads `range` as pieces to be sent by RDMA Write: parts of pinned frames, and copies of what could not be pinned.
@@ -107,9 +122,24 @@ pub fn read_pinned(
     range: ReadRange,
     effort: Effort,
 ) -> Result<(ReadDone, Vec<ChunkSource>), ReadFailed> {
-    let mut pieces = Pieces::default();
-    let done = read_to(export, who, file, range, effort, &mut pieces)?;
-    Ok((done, pieces.0))
+    read_pinned_as(export, who, file, range, Pattern::Normal, effort)
+}
+
+/// As [`read_pinned`], for a reader who has said in which order.
+pub fn read_pinned_as(
+    export: &Exports,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    pattern: Pattern,
+    effort: Effort,
+) -> Result<(ReadDone, Vec<ChunkSource>), ReadFailed> {
+    let mut target = Pieces {
+        pieces: Vec::new(),
+        pattern,
+    };
+    let done = read_to(export, who, file, range, effort, &mut target)?;
+    Ok((done, target.pieces))
 }
 
 fn read_to(
@@ -286,18 +316,29 @@ fn miss(
     let span = (within + wanted.count as usize).div_ceil(page.bytes()) as u32;
     let limit = export.read_ahead_pages();
     let first = lock.page();
-    let run = file.sequence().next_run(first, span.min(limit), limit);
+    let pattern = target.pattern();
+    let run = match pattern {
+        Pattern::Normal => file.sequence().next_run(first, span.min(limit), limit),
+        Pattern::Sequential => limit,
+        Pattern::Random => span.clamp(1, limit),
+    };
+    // What is read in no order says nothing of what comes next.
+    let note = || {
+        if pattern != Pattern::Random {
+            file.sequence().filled(first, run);
+        }
+    };
     if effort == Effort::ResidentOnly && page.start(run.into()) > POLLED_FILL_BYTES_MAX {
         return Err(ReadFailed::NotResident);
     }
     // Ahead of the read, so that those who read beside it go on where this run ends. A thread that polls may find nothing at
     // hand, and then whoever reads in its place takes this run.
     if effort == Effort::MayBlock {
-        file.sequence().filled(first, run);
+        note();
     }
     let filled = fill::fill(export, file, lock, run, wanted.size, effort)?;
     if effort == Effort::ResidentOnly {
-        file.sequence().filled(first, run);
+        note();
     }
     let bytes = &filled.bytes()[within..];
     let length = bytes.len().min(wanted.count as usize);
@@ -309,6 +350,9 @@ fn miss(
 
 /// The destination of the data.
 trait Target {
+    /// The order in which its reader reads.
+    fn pattern(&self) -> Pattern;
+
     /// The most bytes that a thread that polls takes for one call.
     fn polled_bytes_max(&self) -> u32;
 
@@ -329,9 +373,16 @@ trait Target {
 }
 
 /// Copies the data into place.
-struct Copied<'a>(&'a mut [u8]);
+struct Copied<'a> {
+    data: &'a mut [u8],
+    pattern: Pattern,
+}
 
 impl Target for Copied<'_> {
+    fn pattern(&self) -> Pattern {
+        self.pattern
+    }
+
     fn polled_bytes_max(&self) -> u32 {
         POLLED_BYTES_MAX
     }
@@ -344,22 +395,28 @@ impl Target for Copied<'_> {
         within: u32,
         length: u32,
     ) {
-        let into = &mut self.0[at as usize..(at + length) as usize];
+        let into = &mut self.data[at as usize..(at + length) as usize];
         export.cache().arena().copy_out(frame, within, into);
     }
 
     fn take_bytes(&mut self, at: u32, bytes: &[u8]) {
-        self.0[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        self.data[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
     }
 
     fn restart(&mut self) {}
 }
 
 /// Collects the data for sending.
-#[derive(Default)]
-struct Pieces(Vec<ChunkSource>);
+struct Pieces {
+    pieces: Vec<ChunkSource>,
+    pattern: Pattern,
+}
 
 impl Target for Pieces {
+    fn pattern(&self) -> Pattern {
+        self.pattern
+    }
+
     fn polled_bytes_max(&self) -> u32 {
         POLLED_PINNED_BYTES_MAX
     }
@@ -374,7 +431,7 @@ impl Target for Pieces {
     ) {
         let arena = export.cache().arena();
         let now = arena.current_epoch();
-        self.0.push(match arena.pin(frame, now, now) {
+        self.pieces.push(match arena.pin(frame, now, now) {
             Ok(frame) => ChunkSource::Frame {
                 frame,
                 offset: within,
@@ -389,11 +446,11 @@ impl Target for Pieces {
     }
 
     fn take_bytes(&mut self, _at: u32, bytes: &[u8]) {
-        self.0.push(ChunkSource::Bytes(bytes.to_vec()));
+        self.pieces.push(ChunkSource::Bytes(bytes.to_vec()));
     }
 
     fn restart(&mut self) {
-        self.0.clear();
+        self.pieces.clear();
     }
 }
 

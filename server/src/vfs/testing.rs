@@ -19,8 +19,9 @@ use odafs_nic::nic::{NicConfig, Verdict};
 
 use crate::store::table::Entry;
 use crate::store::{
-    Acl, AclKind, BeforeSync, CreateHow, Credential, MemoryStore, ObjectId, Operation,
-    OutsideChange, SetAttributes, Status, Store, StoreTable, Time,
+    Acl, AclKind, Attributes, BeforeSync, CreateHow, Credential, FileSystemLimits, Listing,
+    MemoryStore, ObjectId, Operation, OutsideChange, OutsideEvent, ReaddirRange, SetAttributes,
+    Space, Status, Store, StoreTable, Time,
 };
 use crate::vfs::export::{Exports, ExportsConfig};
 use crate::vfs::file::File;
@@ -96,6 +97,11 @@ impl World {
             let entries = vec![entry(first, store), entry(second, other)];
             Arc::new(StoreTable::new(entries, 3, Time::default()).expect("a table"))
         })
+    }
+
+    /// The export reaches a store that implements no more than it must.
+    pub(crate) fn plain(frames: u32) -> Self {
+        Self::behind(frames, |store| Arc::new(Plain(store)))
     }
 
     /// `act` runs before each sync of the store.
@@ -362,4 +368,31 @@ impl DirectClient {
             Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("no attach was sent"),
         }
     }
+}
+
+/// A store that implements no more than it must.
+struct Plain(Arc<dyn Store>);
+
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $result:ty;)*) => {
+        impl Store for Plain {
+            $(fn $name(&self, $($arg: $kind),*) -> $result { self.0.$name($($arg),*) })*
+        }
+    };
+}
+
+forward! {
+    root() -> ObjectId;
+    getattr(object: ObjectId) -> crate::store::Result<Attributes>;
+    lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> crate::store::Result<(ObjectId, Attributes)>;
+    readlink(object: ObjectId) -> crate::store::Result<Vec<u8>>;
+    read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> crate::store::Result<usize>;
+    readdir(who: &Credential, directory: ObjectId, range: ReaddirRange) -> crate::store::Result<Listing>;
+    statfs(object: ObjectId) -> crate::store::Result<Space>;
+    pathconf(object: ObjectId) -> crate::store::Result<FileSystemLimits>;
+    number() -> u64;
+    watch(object: ObjectId) -> bool;
+    unwatch(object: ObjectId) -> ();
+    wait_events(timeout: std::time::Duration) -> Vec<OutsideEvent>;
+    interrupt() -> ();
 }

@@ -345,7 +345,7 @@ pub(super) fn made<'a>(
             state: state(choices, learned),
             offset: offset(choices, learned),
             count: length(choices),
-            hints: asked(choices),
+            hints: hints(choices),
         }),
         C::OffloadCancel => O::OffloadCancel(state(choices, learned)),
         C::OffloadStatus => O::OffloadStatus(state(choices, learned)),
@@ -466,4 +466,10 @@ mod tests {
             }
         }
     }
+}
+
+fn hints(choices: &mut Choices<'_>) -> Bitmap {
+    let some = choices.byte();
+    let each = (0..u8::BITS).filter(|hint| some >> hint & 1 == 1);
+    each.fold(Bitmap::EMPTY, |hints, hint| hints.with(hint))
 }

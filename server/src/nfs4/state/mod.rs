@@ -12,6 +12,7 @@ mod opens;
 mod owners;
 mod sessions;
 mod shares;
+mod slots;
 mod stateids;
 #[cfg(test)]
 mod tests;
@@ -66,8 +67,10 @@ pub struct StateLimits {
     pub all_delegations: usize,
     /// Bytes of replies that the slots of all sessions may keep.
     pub all_cached_bytes: usize,
-    /// Slots of a session.
+    /// Slots with which a session begins.
     pub slots: u32,
+    /// Slots that a session gets while it uses all that it has.
+    pub slots_grown: u32,
     /// The longest call and the longest reply, in bytes.
     pub message_bytes: u32,
     /// The longest reply that a slot keeps, in bytes.
@@ -314,6 +317,10 @@ pub struct State {
     cached_bytes: usize,
     /// When clients were last asked to use fewer slots.
     asked_for_slots: Option<Nanos>,
+    /// When sessions with idle slots were last looked for.
+    looked_for_idle: Nanos,
+    /// Sessions with more slots than they began with.
+    grown: HashSet<SessionId>,
     /// The number of opens.
     opens: usize,
     /// The number of ranges that all clients have locked.
@@ -361,6 +368,8 @@ impl State {
             last_serial: 0,
             cached_bytes: 0,
             asked_for_slots: None,
+            looked_for_idle: now,
+            grown: HashSet::new(),
             opens: 0,
             ranges: 0,
             calling: BTreeSet::new(),
@@ -405,7 +414,7 @@ impl State {
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);
-        self.tick_slots();
+        self.tick_slots(now);
         self.tick_delegations(now);
         self.expel_for_waiters(now);
         let over: Vec<u32> = self
@@ -437,6 +446,9 @@ impl State {
     }
 
     /// If the grace period is over, ends it: clients that have not reclaimed lose the right to.
+    ///
+    /// A client of sessions that has reclaimed a part and has not said that it is done loses the rest, and others may take it. So it
+    /// must not reclaim that after another restart (RFC 8881, section 8.4.3): stable storage knows of it again when it is done.
     fn end_grace(&mut self, now: Nanos) {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;
@@ -445,12 +457,19 @@ impl State {
         self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.identities.get(&identity).and_then(|of| of.confirmed);
-            let known = confirmed.and_then(|number| Some((number, self.clients.get(&number)?)));
+            let known = confirmed.and_then(|number| Some((number, self.clients.get_mut(&number)?)));
             match known {
-                Some((_, client)) if client.recorded => {}
-                // It has reclaimed something and has not said that it is done.
-                Some((number, client)) if client.states > 0 => self.record(number),
-                _ => self.records.push(Record::Forget(identity)),
+                // In minor version 0 nobody says that he is done.
+                Some((_, client)) if client.legacy() && client.recorded => {}
+                Some((number, client)) if client.legacy() && client.states > 0 => {
+                    self.record(number);
+                }
+                known => {
+                    if let Some((_, client)) = known {
+                        client.recorded = false;
+                    }
+                    self.records.push(Record::Forget(identity));
+                }
             }
         }
     }

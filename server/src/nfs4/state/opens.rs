@@ -13,6 +13,7 @@ use super::stateids::{is_current, key_of};
 use super::waiters::Waiter;
 use super::{Io, OpenRequest, Opened, Sender, State};
 use crate::vfs::ObjectId;
+use crate::vfs::advice::Pattern;
 
 /// What names a state: the number of its client, and its own number within the client.
 pub(super) type Key = (u32, u32);
@@ -46,6 +47,8 @@ pub(super) struct Open {
     pairs: u16,
     /// The locks that were taken under it.
     pub locks: BTreeSet<Key>,
+    /// In which order its owner reads, as far as it has said that.
+    pattern: Pattern,
     /// It was closed, and is kept only for a repetition of CLOSE (4.0).
     closed: bool,
 }
@@ -285,8 +288,21 @@ impl State {
         file: ObjectId,
         io: Io,
     ) -> Result<(), Status> {
+        self.io_in_order(now, sender, stateid, file, io).map(drop)
+    }
+
+    /// As [`State::io`]. Returns in which order the owner of the open reads.
+    pub fn io_in_order(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        stateid: &StateId,
+        file: ObjectId,
+        io: Io,
+    ) -> Result<Pattern, Status> {
+        let unknown = Ok(Pattern::Normal);
         if *stateid == StateId::READ_BYPASS && io == Io::Read {
-            return Ok(());
+            return unknown;
         }
         if *stateid == StateId::ANONYMOUS || *stateid == StateId::READ_BYPASS {
             self.end_grace(now);
@@ -295,28 +311,58 @@ impl State {
             }
             return match self.denies(now, file, io) {
                 true => Err(Status::Locked),
-                false => Ok(()),
+                false => unknown,
             };
         }
         if self.is_delegation(sender, stateid) {
             let key = self.delegation(sender, stateid, Some(file))?;
             return match io {
-                Io::Read => Ok(()),
-                Io::Write => self.may_write_by(key),
+                Io::Read => unknown,
+                Io::Write => self.may_write_by(key).and(unknown),
             };
         }
+        let key = self.open_named(now, sender, stateid, file)?;
+        let open = self.open_of(key).ok_or(Status::BadStateId)?;
+        match io {
+            Io::Write if open.access & share_access::WRITE == 0 => Err(Status::OpenMode),
+            Io::Read | Io::Write => Ok(open.pattern),
+        }
+    }
+
+    /// The open that a stateid names, or under which the locks were taken that it names.
+    fn open_named(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        stateid: &StateId,
+        file: ObjectId,
+    ) -> Result<Key, Status> {
         let mut key = self.current_key(now, sender, stateid, file)?;
         if let Some(What::Locks { open }) = self.entries.get(&key).map(|entry| &entry.what) {
             key = *open;
         }
-        if !self.is_confirmed(key) {
-            return Err(Status::BadStateId);
+        match self.is_confirmed(key) {
+            true => Ok(key),
+            false => Err(Status::BadStateId),
         }
-        let open = self.open_of(key).ok_or(Status::BadStateId)?;
-        match io {
-            Io::Write if open.access & share_access::WRITE == 0 => Err(Status::OpenMode),
-            Io::Read | Io::Write => Ok(()),
+    }
+
+    /// Notes in which order the owner of an open reads. False if the stateid names no open: then nobody could look it up.
+    pub fn read_in_order(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        stateid: &StateId,
+        file: ObjectId,
+        pattern: Pattern,
+    ) -> bool {
+        let special = [StateId::ANONYMOUS, StateId::READ_BYPASS].contains(stateid);
+        if special || self.is_delegation(sender, stateid) {
+            return false;
         }
+        let named = self.open_named(now, sender, stateid, file);
+        let open = named.ok().and_then(|key| self.open_of(key));
+        open.map(|open| open.pattern = pattern).is_some()
     }
 
     /// Whether a share denies this to those without an open.

@@ -21,10 +21,6 @@ const MESSAGE_BYTES_MIN: u32 = 128;
 const SHORT_BYTES: usize = 512;
 /// The greatest length of a callback, in bytes.
 const CALLBACK_BYTES: u32 = 2048;
-/// The least number of slots with which sessions are asked to do.
-const SLOTS_MIN: u32 = 8;
-/// The shortest time between two requests to use fewer slots.
-const INTERVAL: Nanos = Nanos::from_secs(10);
 /// The most connections that a session knows.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -32,52 +28,35 @@ const CONNECTIONS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Session {
     pub client: u32,
-    fore: ChannelAttributes,
-    slots: Vec<SlotState>,
+    /// What it began with.
+    pub fore: ChannelAttributes,
+    pub slots: Vec<SlotState>,
     /// How many of the first slots may keep replies. The others have none.
-    keeping: u32,
+    pub keeping: u32,
     /// The highest slot that the client should use.
-    target: u32,
+    pub target: u32,
+    /// The highest slot that it has used since idle slots were last looked for.
+    pub used: u32,
     connections: Vec<u64>,
     /// Its back channel, if the client asked for one.
     pub back: Option<BackChannel>,
 }
 
 #[derive(Debug, Default)]
-struct SlotState {
+pub(super) struct SlotState {
     /// The sequence number of the last compound.
     sequence: u32,
     /// That compound is being executed.
-    busy: bool,
+    pub busy: bool,
     /// Its reply is in `reply`.
-    kept: bool,
+    pub kept: bool,
     /// The highest slot that the client should use, as the last SEQUENCE said.
     told: u32,
-    reply: Vec<u8>,
-}
-
-impl Session {
-    /// Bytes of replies that its slots may keep.
-    fn cached_bytes(&self) -> usize {
-        cached_bytes(&self.fore, self.keeping)
-    }
-
-    /// The client knows how many slots it should use, and uses no more. The others need not keep replies, unless one is busy.
-    fn give_up_slots(&mut self) {
-        let (keeping, rest) = (self.target + 1, self.target as usize + 1);
-        if keeping >= self.keeping || self.slots[rest..].iter().any(|slot| slot.busy) {
-            return;
-        }
-        self.keeping = keeping;
-        for slot in &mut self.slots[rest..] {
-            slot.kept = false;
-            slot.reply = Vec::new();
-        }
-    }
+    pub reply: Vec<u8>,
 }
 
 /// Bytes of replies that so many slots of such a channel may keep.
-fn cached_bytes(fore: &ChannelAttributes, slots: u32) -> usize {
+pub(super) fn cached_bytes(fore: &ChannelAttributes, slots: u32) -> usize {
     let each = (fore.max_response_cached as usize).max(SHORT_BYTES);
     each.saturating_mul(slots as usize)
 }
@@ -180,6 +159,7 @@ impl State {
             slots: slots.collect(),
             keeping: fore.max_requests,
             target: fore.max_requests - 1,
+            used: 0,
             connections: Vec::new(),
             back: back_channel,
         };
@@ -244,39 +224,6 @@ impl State {
         match cached_bytes(&fore, fore.max_requests) <= left {
             true => Ok(fore),
             false => Err(Status::Delay),
-        }
-    }
-
-    /// Asks clients to use half of their slots, because little is left of what slots may keep (RFC 8881, section 20.8). SEQUENCE
-    /// says the same. A client that does not follow loses nothing.
-    fn ask_for_slots(&mut self, now: Nanos) {
-        if self
-            .asked_for_slots
-            .is_some_and(|at| now.since(at) < INTERVAL)
-        {
-            return;
-        }
-        self.asked_for_slots = Some(now);
-        for session in self.sessions.values_mut() {
-            let slots = session.target.div_ceil(2);
-            if slots >= SLOTS_MIN {
-                session.target = slots - 1;
-                if let Some(back) = &mut session.back {
-                    back.ask_for_slots(session.target);
-                    self.calling.insert(session.client);
-                }
-            }
-        }
-    }
-
-    /// To be called every second or so. If there is room again, clients may use all of their slots.
-    pub(super) fn tick_slots(&mut self) {
-        if self.asked_for_slots.is_none() || self.cached_bytes > self.limits.all_cached_bytes / 2 {
-            return;
-        }
-        self.asked_for_slots = None;
-        for session in self.sessions.values_mut() {
-            session.target = session.fore.max_requests - 1;
         }
     }
 
@@ -386,6 +333,7 @@ impl State {
     pub(super) fn drop_session(&mut self, id: &SessionId) {
         if let Some(session) = self.sessions.remove(id) {
             self.cached_bytes -= session.cached_bytes();
+            self.grown.remove(id);
             if let Some(lost) = session.back.and_then(BackChannel::unsaid) {
                 self.say(session.client, lost);
             }
@@ -443,7 +391,7 @@ impl State {
         }
         // A slot that was to keep nothing is used again.
         let keeping = session.keeping.max(args.slot + 1);
-        let more = cached_bytes(&fore, keeping) - before;
+        let more = cached_bytes(&fore, keeping) - cached_bytes(&fore, session.keeping);
         if more > 0 && self.cached_bytes + more > self.limits.all_cached_bytes {
             return Err(Status::Delay);
         }
@@ -456,6 +404,7 @@ impl State {
             session.give_up_slots();
         }
         self.cached_bytes = self.cached_bytes + session.cached_bytes() - before;
+        self.slot_used(&args.session, args.slot, knows);
         if let Some(client) = self.clients.get_mut(&number) {
             client.renewed = now;
             client.under_way += 1;

@@ -45,6 +45,7 @@ fn limits() -> StateLimits {
         all_delegations: 24,
         all_cached_bytes: 1 << 20,
         slots: 8,
+        slots_grown: 32,
         message_bytes: 1 << 20,
         cached_bytes: 8192,
         operations: 32,
@@ -176,5 +177,6 @@ fn assert_empty(state: &State) {
     assert!(state.held.is_empty() && state.files.is_empty());
     assert!(state.later.is_empty() && state.delegations.is_empty());
     assert!(state.named_files.is_empty() && state.cached_bytes == 0);
+    assert!(state.grown.is_empty());
     assert!(state.copies() == 0 && state.ranges == 0);
 }

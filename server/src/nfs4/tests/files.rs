@@ -129,7 +129,8 @@ fn every_attribute_that_is_supported_is_told_and_matches_itself() {
         } else {
             Client::new(&room, &[minor as u8], 1)
         };
-        let asked = super::super::attributes::supported(minor).without(&WRITE_ONLY);
+        let asked =
+            super::super::attributes::supported(&room.world.export, minor).without(&WRITE_ONLY);
         let ask = [
             Operation::PutRootFileHandle,
             Operation::Lookup(Name(b"file")),

@@ -7,7 +7,8 @@ use super::*;
 /// Something of everything, for a client with this file open.
 fn everything<'a>(client: &Client<'_>, state: StateId, handle: &'a [u8]) -> Vec<Operation<'a>> {
     let put = || put(handle);
-    let asked = super::super::attributes::supported(2).without(&WRITE_ONLY);
+    let asked =
+        super::super::attributes::supported(&client.room.world.export, 2).without(&WRITE_ONLY);
     vec![
         put(),
         get(asked),

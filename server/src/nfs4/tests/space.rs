@@ -456,13 +456,4 @@ fn what_this_server_does_not_do_is_refused() {
     ] {
         assert_eq!(client.on(&handle, operation).status(), Status::BadStateId);
     }
-    // Hints may be taken or left.
-    let advice = IoAdviseArgs {
-        state,
-        offset: 0,
-        count: 0,
-        hints: Bitmap::EMPTY.with(io_advice::WILL_NEED),
-    };
-    let reply = client.on(&handle, Operation::IoAdvise(advice));
-    assert!(matches!(reply.last(), OperationResult::IoAdvise(Ok(taken)) if taken.is_empty()));
 }

@@ -388,9 +388,9 @@ fn the_end_of_a_compound_renews_the_lease() {
 }
 
 /// A thread that does not block has made the write, and the rest goes to one that never takes it up: the client is not admitted
-/// any more, for example.
+/// any more, for example, or its connection broke while the pool had no room.
 #[test]
-fn a_write_that_was_made_is_not_made_again() {
+fn a_write_that_was_made_is_not_made_again_and_the_client_hears_of_it() {
     let room = Room::new();
     let file = room.world.file("file", b"data");
     let client = Client::new(&room, b"client", 1);
@@ -407,6 +407,26 @@ fn a_write_that_was_made_is_not_made_again() {
         room.world.read(&file, 0, 4) == b"new!"
     };
     assert!((0..4).any(|_| is_made()));
+    room.world.write_outside(&file, b"next");
+    room.world.observe();
     let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
-    assert_eq!(reply.status(), Status::ServerFault, "{:?}", reply.all());
+    let all = reply.all();
+    let [
+        OperationResult::Sequence(Ok(_)),
+        OperationResult::PutFileHandle(Ok(())),
+        OperationResult::Write(Ok(made)),
+        OperationResult::Commit(Err(Status::Delay)),
+    ] = &all[..]
+    else {
+        panic!("{all:?}");
+    };
+    assert_eq!((made.count, reply.status()), (4, Status::Delay));
+    assert_eq!(room.world.read(&file, 0, 4), b"next");
+    // The rest, with the next sequence number.
+    let commit = Operation::Commit(CommitArgs {
+        offset: 0,
+        count: 0,
+    });
+    let reply = client.does(&[put(&handle), commit]);
+    assert_eq!(last!(reply, Commit).verifier, made.verifier);
 }

@@ -57,7 +57,9 @@ use super::{
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
-use crate::store::{Acl, AclKind, Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
+use crate::store::{
+    Acl, AclKind, Attributes, Extent, FileType, SetAttributes, Status, Time, XattrHow,
+};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
@@ -119,6 +121,10 @@ pub struct LocalStore {
     reports_all: bool,
     /// The file system has access control lists.
     has_acls: bool,
+    /// The file system keeps when its inodes were made.
+    has_birth_times: bool,
+    /// Files may share blocks.
+    may_share_storage: bool,
 }
 
 impl LocalStore {
@@ -171,6 +177,7 @@ impl LocalStore {
         };
         let kind = sys::kind_of_file_system(whole.as_fd());
         let has_acls = acls::are_there(whole.as_fd());
+        let has_birth_times = objects::birth_time(path.as_fd())?.is_some();
         let limits = attributes::limits(whole.as_fd(), options.read_only)?;
         let clone_block = (!options.read_only).then(|| copies::clone_block(whole.as_fd()));
         let private = state
@@ -195,6 +202,8 @@ impl LocalStore {
             has_no_device: sys::has_no_device(kind),
             reports_all: sys::is_of_this_host(kind),
             has_acls,
+            has_birth_times,
+            may_share_storage: !sys::shares_no_storage(kind),
         })
     }
 
@@ -236,6 +245,19 @@ impl Store for LocalStore {
 
     fn getattr(&self, object: ObjectId) -> Result<Attributes> {
         self.attributes(object, &*self.reach(object)?)
+    }
+
+    fn has_birth_times(&self) -> bool {
+        self.has_birth_times
+    }
+
+    fn birth_time(&self, object: ObjectId) -> Result<Option<Time>> {
+        let found = self.descriptor(object, Use::Path)?;
+        Ok(objects::birth_time(found.as_fd())?)
+    }
+
+    fn may_share_storage(&self) -> bool {
+        self.may_share_storage
     }
 
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {

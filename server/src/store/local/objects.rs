@@ -379,14 +379,22 @@ pub(super) fn generation(fd: BorrowedFd<'_>, scheme: Option<Scheme>, ino: u64) -
             .generation(&handle, ino)
             .ok_or_else(|| Status::Access.into());
     }
-    let found = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
-    if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
+    let Some(birth) = birth_time(fd)? else {
         return Ok(0);
-    }
-    let birth = found.stx_btime;
-    let nanoseconds = birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
+    };
+    let nanoseconds = birth.seconds.cast_unsigned().wrapping_mul(1_000_000_000);
     // The lower bits tell two births apart unless just three days, six or so lie between them, to the nanosecond.
-    Ok(nanoseconds.wrapping_add(birth.tv_nsec.into()) & GENERATION_MAX)
+    Ok(nanoseconds.wrapping_add(birth.nanoseconds.into()) & GENERATION_MAX)
+}
+
+/// When an open object was made. `None` if its file system does not keep that.
+pub(super) fn birth_time(fd: BorrowedFd<'_>) -> rustix::io::Result<Option<Time>> {
+    let found = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+    let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(is_known.then_some(Time {
+        seconds: found.stx_btime.tv_sec,
+        nanoseconds: found.stx_btime.tv_nsec,
+    }))
 }
 
 fn is_shortage(errno: Errno) -> bool {

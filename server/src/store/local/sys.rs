@@ -176,6 +176,12 @@ pub(super) fn has_no_device(kind: u64) -> bool {
     [0x0102_1994, 0x8584_58F6].contains(&kind)
 }
 
+/// Whether each block of a file system is that of one file at most.
+pub(super) fn shares_no_storage(kind: u64) -> bool {
+    // ext2 to ext4.
+    kind == 0xEF53 || has_no_device(kind)
+}
+
 /// Whether only this host's kernel changes the file system, so that inotify reports each change. Others change NFS, SMB,
 /// FUSE, 9p, Ceph and other clusters behind its back.
 pub(super) fn is_of_this_host(kind: u64) -> bool {

@@ -23,7 +23,7 @@ use super::{
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::{
-    Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status, XattrHow,
+    Acl, AclKind, Attributes, Device, Extent, FileType, SetAttributes, Status, Time, XattrHow,
 };
 use node::{Body, Names};
 use tree::Tree;
@@ -205,6 +205,19 @@ impl Store for MemoryStore {
             .tree_for(Operation::GetAttributes)
             .node(object)?
             .attributes)
+    }
+
+    fn has_birth_times(&self) -> bool {
+        true
+    }
+
+    fn birth_time(&self, object: ObjectId) -> Result<Option<Time>> {
+        Ok(Some(self.tree.lock().node(object)?.birth))
+    }
+
+    /// Its clones are copies.
+    fn may_share_storage(&self) -> bool {
+        false
     }
 
     fn is_at_hand(&self, _object: ObjectId) -> bool {

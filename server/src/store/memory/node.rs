@@ -13,6 +13,8 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 pub(super) struct Node {
     pub generation: u64,
     pub attributes: Attributes,
+    /// When it was made.
+    pub birth: Time,
     pub body: Body,
     /// The access list, if it says more than the mode, which shows its part of it.
     pub access_list: Option<Acl>,

@@ -243,6 +243,7 @@ impl Tree {
         let mut node = Node {
             generation,
             attributes,
+            birth: now,
             body,
             access_list: None,
             default_list: None,

@@ -261,6 +261,40 @@ pub(super) fn attributes(store: &dyn Store) {
     assert_eq!(store.getattr(link).unwrap(), before);
 }
 
+pub(super) fn birth_times(store: &dyn Store) {
+    let none = SetAttributes::default();
+    let object = file(store, &me(), "f", 0o644);
+    let directory = directory(store, &me(), "d", 0o755);
+    let link = store.symlink(&me(), store.root(), b"l", b"f", &none);
+    let all = [store.root(), object, directory, link.unwrap().0];
+    let births = || all.map(|object| store.birth_time(object).unwrap());
+    let before = births();
+    if !store.has_birth_times() {
+        eprintln!("suite: no birth times here");
+        assert_eq!(before, [None; 4]);
+        return;
+    }
+    for (object, birth) in all.iter().zip(before) {
+        assert!(birth.unwrap() <= store.getattr(*object).unwrap().ctime);
+    }
+    store.write_at(&me(), object, 0, b"data").unwrap();
+    let long_ago = SetTime::To(Time {
+        seconds: 5,
+        nanoseconds: 0,
+    });
+    let times = SetAttributes {
+        atime: long_ago,
+        mtime: long_ago,
+        ..none
+    };
+    store.setattr(&me(), object, &times).unwrap();
+    let (from, to) = ((store.root(), &b"f"[..]), (directory, &b"g"[..]));
+    store.rename(&me(), from, to).unwrap();
+    assert_eq!(births(), before);
+    store.remove(&me(), to.0, to.1).unwrap();
+    refused(patiently(|| store.birth_time(object)), Status::Stale);
+}
+
 pub(super) fn types(store: &dyn Store) {
     let root = store.root();
     let f = file(store, &me(), "f", 0o777);

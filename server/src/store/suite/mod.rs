@@ -36,6 +36,7 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
         ("symlinks", files::symlinks),
         ("specials", files::specials),
         ("attributes", files::attributes),
+        ("birth times", files::birth_times),
         ("access lists", acls::lists),
         ("inherited lists", acls::inherited),
         (

@@ -123,6 +123,22 @@ impl Store for StoreTable {
         }
     }
 
+    /// Where one store has none, its objects have none.
+    fn has_birth_times(&self) -> bool {
+        (self.entries.iter()).any(|entry| entry.store.has_birth_times())
+    }
+
+    fn birth_time(&self, object: ObjectId) -> Result<Option<Time>> {
+        match self.place(object)? {
+            Located::Table(number) => Ok(Some(self.tree.attributes(number).ctime)),
+            Located::Stored(entry, object) => entry.store.birth_time(object),
+        }
+    }
+
+    fn may_share_storage(&self) -> bool {
+        (self.entries.iter()).any(|entry| entry.store.may_share_storage())
+    }
+
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
         match self.place(object)? {
             Located::Table(number) => {

@@ -298,6 +298,8 @@ macro_rules! forward {
 
 forward! {
     getattr(object: ObjectId) -> Result<Attributes>;
+    has_birth_times() -> bool;
+    birth_time(object: ObjectId) -> Result<Option<Time>>;
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;

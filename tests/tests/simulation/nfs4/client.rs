@@ -10,6 +10,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_tests::holdings::Holder;
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// How long a compound waits for its reply at most, while a server runs.
@@ -144,6 +145,8 @@ pub struct Client<'w> {
     pub turn: u32,
     /// A file whose OPEN is to be confirmed.
     pub unconfirmed: Option<usize>,
+    /// Whether the server has heard that it reclaims no more: the server of now, and the one before.
+    pub done: [bool; 2],
     xid: u32,
 }
 
@@ -170,6 +173,7 @@ impl<'w> Client<'w> {
             legacy: false,
             turn: 0,
             unconfirmed: None,
+            done: [false; 2],
             xid: 0,
         }
     }
@@ -246,10 +250,12 @@ impl<'w> Client<'w> {
 
     /// Notes the highest slot that the server wants to be used.
     fn aim(&mut self, target: u32) {
-        if self.session.aim(target) {
-            self.tally.fewer += 1;
-            self.say(&format!("is to use no slot above {target}"));
+        match self.session.aim(target) {
+            Ordering::Less => self.tally.fewer += 1,
+            Ordering::Greater => self.tally.more += 1,
+            Ordering::Equal => return,
         }
+        self.say(&format!("is to use no slot above {target}"));
     }
 
     fn recall(&mut self, state: StateId) {

@@ -35,6 +35,8 @@ pub struct Lives {
     pub started: Nanos,
     /// and served.
     pub settled: Nanos,
+    /// Whether the one before it lasted longer than its grace period.
+    pub outlived_grace: bool,
 }
 
 /// What clients of version 4 share.
@@ -87,15 +89,17 @@ impl Model {
 
     /// Notes that the server has died.
     pub fn died(&self) {
-        self.holdings().died(clock::now().0);
+        let now = clock::now();
+        self.holdings().died(now.0);
+        let mut lives = self.lives.lock().expect("a run panicked before");
+        lives.outlived_grace = now >= lives.started + self.lease;
     }
 
     /// Notes that another server has started, at `started` or later.
     pub fn lives_again(&self, started: Nanos) {
-        *self.lives.lock().expect("a run panicked before") = Lives {
-            started,
-            settled: clock::now(),
-        };
+        let mut lives = self.lives.lock().expect("a run panicked before");
+        lives.started = started;
+        lives.settled = clock::now();
     }
 }
 
@@ -127,6 +131,8 @@ pub struct Tally {
     pub deaf: u64,
     /// Requests of the server to use fewer slots.
     pub fewer: u64,
+    /// Slots that the server gave besides.
+    pub more: u64,
 }
 
 impl Tally {
@@ -148,6 +154,7 @@ impl Tally {
         self.reclaims += other.reclaims;
         self.deaf += other.deaf;
         self.fewer += other.fewer;
+        self.more += other.more;
     }
 }
 

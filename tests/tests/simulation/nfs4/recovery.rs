@@ -181,6 +181,7 @@ impl Client<'_> {
 
     /// Reclaims what the client held before the server died, as far as the server lets it.
     fn reclaim(&mut self) {
+        self.done = [false, self.done[0]];
         let (forgets, late) = (below(8) == 0, below(8) == 0);
         for file in 0..self.held.len() {
             self.held[file].unstable.clear();
@@ -223,17 +224,20 @@ impl Client<'_> {
         });
         if let Some(reply) = self.one(&[complete]) {
             match results(&reply).last() {
-                Some(OperationResult::ReclaimComplete(Ok(()))) => {}
+                Some(OperationResult::ReclaimComplete(Ok(()))) => self.done[0] = true,
                 other => self.fail(&format!("RECLAIM_COMPLETE: {other:?}")),
             }
         }
     }
 
-    /// Whether this was held when the server died, and it is early enough to reclaim it.
+    /// Whether this was held when the server died, and it is early enough to reclaim it. A client that was not done when the grace
+    /// period of that server ended may reclaim nothing (RFC 8881, section 8.4.2.1).
     fn is_entitled(&self, owner: usize, file: usize, what: What) -> bool {
         let (by, at) = (self.holder(owner), self.model.files[file]);
-        let in_time = clock::now() < self.model.lives().started + self.model.lease;
-        in_time && self.model.holdings().was_kept(by, at, what)
+        let lives = self.model.lives();
+        let in_time = clock::now() < lives.started + self.model.lease;
+        let was_done = self.legacy || self.done[1] || !lives.outlived_grace;
+        in_time && was_done && self.model.holdings().was_kept(by, at, what)
     }
 
     /// Returns false if the client has lost it, or if the session is gone again.

@@ -1,6 +1,8 @@
 //! The protocol of a client of versions 4.1 and 4.2, without IO (RFC 8881): compounds in the slots of a session, which the
 //! client repeats until it gets an answer, and the one slot of callbacks.
 
+use std::cmp::Ordering;
+
 use crate::world::below;
 use odafs_common::wire::nfs4::*;
 use odafs_common::wire::rpc::{self, Auth};
@@ -13,6 +15,8 @@ pub use odafs_tests::raw4::results;
 const UNDER_WAY: usize = 3;
 /// The slots that a client asks for.
 const SLOTS: u32 = 32;
+/// The slots that the server gives at most.
+const SLOTS_MOST: u32 = 1024;
 /// The program of callbacks.
 const CALLBACKS: u32 = 0x4000_0000;
 
@@ -123,21 +127,26 @@ impl Session {
         UNDER_WAY.min(self.target as usize + 1)
     }
 
-    /// So many slots for compounds that are sent together, none above the target.
+    /// So many slots for compounds that are sent together, none above the target. That is often one of them, as for a client that
+    /// uses all of its slots.
     pub fn choose(&self, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..=self.target as usize).collect();
-        (0..count)
-            .map(|_| all.swap_remove(below(all.len() as u64) as usize))
-            .collect()
+        let next = |all: &[usize]| match below(4) {
+            0 => all.len() - 1,
+            _ => below(all.len() as u64) as usize,
+        };
+        (0..count).map(|_| all.swap_remove(next(&all))).collect()
     }
 
-    /// Notes the highest slot that the server wants to be used. Returns whether it is lower than before.
+    /// Notes the highest slot that the server wants to be used, which may be a new one. Returns how it compares with that of before.
     ///
     /// # Panics
-    /// There is no such slot.
-    pub fn aim(&mut self, target: u32) -> bool {
-        assert!((target as usize) < self.slots.len(), "a target beyond");
-        std::mem::replace(&mut self.target, target) > target
+    /// No server has so many slots.
+    pub fn aim(&mut self, target: u32) -> Ordering {
+        assert!(target < SLOTS_MOST, "a target beyond");
+        let slots = self.slots.len().max(target as usize + 1);
+        self.slots.resize(slots, 0);
+        target.cmp(&std::mem::replace(&mut self.target, target))
     }
 
     /// The next compound of a slot, beside others up to slot `highest`.

@@ -7,6 +7,7 @@ use odafs_common::wire::nfs4::Status;
 use odafs_fabric::clock::Nanos;
 
 use super::Delegated;
+use crate::nfs4::state::clients::Kind;
 use crate::nfs4::state::opens::Key;
 use crate::nfs4::state::{NamedFiles, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
@@ -57,6 +58,17 @@ impl State {
             && client.recorded_delegations != delegations
         {
             client.recorded_delegations = delegations;
+            let reclaims = matches!(
+                client.kind,
+                Kind::Sessions {
+                    complete: false,
+                    ..
+                }
+            );
+            if reclaims && !self.grace.waiting.contains(&client.identity) {
+                // It may reclaim nothing before it is done.
+                return;
+            }
             client.recorded = true;
             self.records.push(Record::Keep(Reclaiming {
                 identity: client.identity.clone(),

@@ -222,6 +222,41 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
     assert!(state.take_records().contains(&Record::Forget(lost)));
 }
 
+/// Another restart after the end of the grace period: what a client did not reclaim in time others may have had since.
+#[test]
+fn who_is_not_done_when_the_grace_is_over_may_reclaim_again_only_when_it_is() {
+    let known = |name: &[u8]| {
+        let mut before = machine();
+        client(&mut before, at(0), name);
+        match before.take_records().pop() {
+            Some(Record::Keep(known)) => known,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (slow, other) = (known(b"slow"), known(b"other"));
+    let state = &mut State::new(limits(), 6, at(0), vec![slow.clone(), other]);
+    let (id, _) = client(state, at(1), b"other");
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"slow", 1, 0));
+    let late = exchanged.unwrap().client_id;
+    let made = state.create_session(at(1), WHO, arrival(2), &create(late, 1));
+    made.unwrap();
+    let reclaim = OpenRequest {
+        reclaim: true,
+        ..wanted(1, 0)
+    };
+    let sender = Sender::Client(late);
+    let reclaimed = state.open(at(80), sender, &owner(late, b"o"), &reclaim);
+    reclaimed.unwrap();
+    state.take_records();
+    open(state, at(90), id, b"o", (1, 0)).unwrap();
+    let forgotten = Record::Forget(slow.identity.clone());
+    assert_eq!(state.take_records(), [forgotten]);
+    let rest = state.open(at(91), sender, &owner(late, b"p"), &reclaim);
+    assert_eq!(rest, Err(Status::NoGrace));
+    state.reclaim_complete(late, false).unwrap();
+    assert_eq!(state.take_records(), [Record::Keep(slow)]);
+}
+
 #[test]
 fn a_full_table_makes_room_where_nobody_is_hurt() {
     let state = &mut machine();

@@ -254,3 +254,122 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
     state.tick(at(1));
     assert_eq!(ask(state, 0, 0), Ok((31, 31)));
 }
+
+/// A client that uses slots of one session, and hears each reply.
+struct User {
+    session: SessionId,
+    numbers: [u32; 64],
+}
+
+impl User {
+    fn new(state: &mut State, name: &[u8]) -> Self {
+        let (_, session) = client(state, at(0), name);
+        Self {
+            session,
+            numbers: [0; 64],
+        }
+    }
+
+    /// Uses a slot, and no higher one. Returns the highest slot that there is, and the highest that it should use.
+    fn uses(&mut self, state: &mut State, now: Nanos, slot: u32) -> (u32, u32) {
+        let number = &mut self.numbers[slot as usize];
+        *number += 1;
+        let args = sequence(self.session, slot, *number, true);
+        match state.sequence(now, 1, &args, 100, 1) {
+            Ok(Sequenced::Execute(slot, ok)) => {
+                state.finish(now, &slot, &[7; 1000], true);
+                (ok.highest_slot, ok.target_highest_slot)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Uses all the slots that it should, until it should use no more than before.
+    fn fills(&mut self, state: &mut State, now: Nanos) -> (u32, u32) {
+        let (mut highest, mut target) = self.uses(state, now, 0);
+        loop {
+            let before = target;
+            for slot in (0..=before).chain([before]) {
+                (highest, target) = self.uses(state, now, slot);
+            }
+            if target <= before {
+                return (highest, target);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_that_uses_all_of_its_slots_gets_more_up_to_a_bound() {
+    let state = &mut machine();
+    let mut quiet = User::new(state, b"quiet");
+    let mut busy = User::new(state, b"busy");
+    let kept = state.cached_bytes;
+    for _ in 0..10 {
+        for slot in 0..3 {
+            assert_eq!(quiet.uses(state, at(0), slot), (3, 3));
+        }
+    }
+    assert_eq!(busy.uses(state, at(0), 3), (3, 3));
+    // It has heard the reply, and uses the last one again.
+    assert_eq!(busy.uses(state, at(0), 3), (4, 4));
+    assert_eq!(busy.uses(state, at(0), 3), (4, 4));
+    let most = limits().slots_grown - 1;
+    assert_eq!(busy.fills(state, at(0)), (most, most));
+    assert_eq!(quiet.uses(state, at(0), 0), (3, 3));
+    // What the new slots may keep counts.
+    assert!(state.cached_bytes >= kept + 28 * 4096, "{kept}");
+    let repetition = sequence(busy.session, most, busy.numbers[most as usize], true);
+    let again = state.sequence(at(0), 1, &repetition, 100, 1);
+    assert!(matches!(again, Ok(Sequenced::Replay(reply)) if reply[..] == [7; 1000]));
+    let beyond = sequence(busy.session, most + 1, 1, true);
+    let refused = state.sequence(at(0), 1, &beyond, 100, 1);
+    assert!(matches!(refused, Err(Status::BadSlot)));
+}
+
+#[test]
+fn slots_that_lie_idle_are_given_up_when_the_client_has_heard_that_it_should_use_fewer() {
+    let state = &mut machine();
+    let mut user = User::new(state, b"user");
+    let (few, most) = (3, limits().slots_grown - 1);
+    let kept = state.cached_bytes;
+    assert_eq!(user.fills(state, at(0)), (most, most));
+    let grown = state.cached_bytes;
+    state.tick(at(30));
+    assert_eq!(user.uses(state, at(30), 0), (most, most));
+    // In the first minute it used them all.
+    state.tick(at(60));
+    assert_eq!(user.uses(state, at(60), 0), (most, most));
+    state.tick(at(120));
+    // It is told, and has heard it when it uses the slot again.
+    assert_eq!(user.uses(state, at(120), 0), (most, 15));
+    assert_eq!(state.cached_bytes, grown);
+    assert_eq!(user.uses(state, at(120), 0), (most, 15));
+    assert_eq!(state.cached_bytes, grown - 16 * 4096);
+    for minute in 3..10 {
+        state.tick(at(60 * minute));
+        user.uses(state, at(60 * minute), 0);
+        user.uses(state, at(60 * minute), 0);
+    }
+    assert_eq!(user.uses(state, at(600), 0), (most, few));
+    // The slots themselves stay, for a client that uses them nevertheless.
+    assert!((kept..kept + 8192).contains(&state.cached_bytes));
+    assert_eq!(user.uses(state, at(600), most), (most, few));
+    // What is used in full again grows again.
+    assert_eq!(user.fills(state, at(600)), (most, most));
+    let destroyed = state.destroy_session(at(600), 1, &user.session);
+    assert_eq!((destroyed, state.cached_bytes), (Ok(()), 0));
+    assert!(state.grown.is_empty());
+}
+
+#[test]
+fn no_session_grows_when_half_of_what_slots_may_keep_is_taken() {
+    let state = &mut machine();
+    let mut users: Vec<_> = (0..16u8).map(|name| User::new(state, &[name])).collect();
+    let each = users.iter_mut().map(|user| user.fills(state, at(0)));
+    let targets: Vec<_> = each.map(|(_, target)| target).collect();
+    let most = limits().slots_grown - 1;
+    assert_eq!((targets[0], targets[15]), (most, 3), "{targets:?}");
+    assert!(state.cached_bytes <= limits().all_cached_bytes / 2);
+    assert!(state.cached_bytes > limits().all_cached_bytes / 4);
+}

@@ -106,6 +106,8 @@ macro_rules! forward {
 forward! {
     root() -> ObjectId;
     getattr(object: ObjectId) -> Result<Attributes>;
+    has_birth_times() -> bool;
+    birth_time(object: ObjectId) -> Result<Option<Time>>;
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     mode_decides(object: ObjectId) -> Result<bool>;
     has_acls() -> bool;
