@@ -39,7 +39,7 @@ mend() { ip link set vec0 up; }
 # ends.
 mkfifo /run/tell /run/hear
 locker() {
-    (trap - ERR; exec python3 "$HERE/locker.py" </run/tell >/run/hear) & locker=$!
+    (trap - ERR; cd /; exec python3 "$HERE/locker.py" </run/tell >/run/hear) & locker=$!
     exec 5>/run/tell 6</run/hear
 }
 ask() {
@@ -271,7 +271,8 @@ until_so test -e "$SHARED/killed"
 meet
 for mount in $every; do cmp /mnt/mine "big-$ME-$mount"; done
 for file in journal-"$other"-*; do same "$(wc -l <"$file")" 50; done
-# All have their locks still. One that was lost would fail the write.
+step "after that all have their locks still, and get those for which they wait"
+# One that was lost would fail the write.
 ask "waits theirs" waiting
 for file in kill-"$other"-*; do
     ask "open tried $PWD/$file" opened
