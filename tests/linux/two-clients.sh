@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two stock Linux NFS clients (two unmodified Debian kernels in User Mode Linux) share a server by the version that Linux
 # takes when nobody names one, 4.2, and by the others that lock: locks, delegations, databases and repositories of both; a
-# network that is cut; a server that is killed; a client that is killed. Needs root for a private network namespace. A minute.
+# network that is cut; a server that is killed; a client that is killed. Needs root for a private network namespace. A minute and a half.
 #
 #   tests/linux/two-clients.sh [OUT]      OUT keeps the logs, a temporary directory by default
 #
