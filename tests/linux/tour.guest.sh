@@ -1,6 +1,7 @@
 # The tour, as it runs in the guest: everything that a user does on a mount, each step checked.
 # Stops at the first step that goes wrong and says which. $ENTRIES and $MEGABYTES say how much, $MOUNT_OPTIONS how it is
-# mounted, where TCP is not meant. $LOCKS says that a mount by version 3 can lock.
+# mounted, where TCP is not meant. $NAMELESS are the options of a mount for which nobody names a version, by mount.nfs.
+# $LOCKS says that a mount by version 3 can lock; $CUT, for how many seconds to cut the network, which is $INTERFACE.
 
 step() { STEP=$*; printf '%6s  %s\n' "$SECONDS" "$STEP"; }
 die() { echo "FAILED in \"$STEP\": $*"; exit 1; }
@@ -24,13 +25,31 @@ case $VERSION in
 esac
 MOUNT_OPTIONS="${MOUNT_OPTIONS:-addr=$SERVER,$usual,hard}"
 attach() { mount -i -t nfs$four -o "$MOUNT_OPTIONS${3:+,$3}" "$SERVER:$1" "$2" || die "mount $1"; }
+# The same server by version 3, without locks, over the same transport.
+attach_three() {
+    local options
+    options=$(sed 's/vers=[^,]*/vers=3/; s/,clientaddr=[^,]*//' <<<"$MOUNT_OPTIONS")
+    mount -i -t nfs -o "$options,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock" "$SERVER:$1" "$2" ||
+        die "mount $1 by version 3"
+}
 
 EXPORT=${EXPORT:-/}
+if [ -n "${NAMELESS:-}" ]; then
+    step "mount -o $NAMELESS, for which nobody names a version"
+    mkdir /mnt/plain
+    LD_LIBRARY_PATH=$KNFSD/lib/x86_64-linux-gnu:$KNFSD/usr/lib/x86_64-linux-gnu \
+        "$KNFSD/sbin/mount.nfs" "$SERVER:$EXPORT" /mnt/plain -o "$NAMELESS" || die mount
+    grep -q ' /mnt/plain nfs4 .*vers=4.2,.*proto=rdma' /proc/mounts || die "$(grep /mnt/plain /proc/mounts)"
+    echo over RDMA >/mnt/plain/plain
+    umount /mnt/plain
+fi
+
 step mount
 mkdir /mnt/t /mnt/sub /mnt/other
 attach "$EXPORT" /mnt/t
 cd /mnt/t
 grep -q "$SERVER" /proc/mounts
+if [ -n "${NAMELESS:-}" ]; then same "$(<plain)" "over RDMA"; rm plain; fi
 
 step create, write, append
 echo one >file
@@ -314,6 +333,17 @@ print(hole, os.lseek(f, hole, os.SEEK_DATA), os.lseek(f, 200000, os.SEEK_HOLE))'
     same "$found" "102400 163840 300000"
     cp --sparse=always holes sparse
     same "$(sum sparse)" "$(sum /mnt/holes)"
+    # Zeros that were written become holes, in blocks of the mount.
+    block=$(stat -c %o sparse)
+    { head -c "$block" /mnt/big; head -c "$block" /dev/zero; echo end; } >/mnt/holes
+    cp --sparse=never /mnt/holes sparse
+    sync sparse
+    fallocate -d sparse
+    same "$(python3 -c 'import os
+f = os.open("sparse", os.O_RDONLY)
+hole = os.lseek(f, 0, os.SEEK_HOLE)
+print(hole, os.lseek(f, hole, os.SEEK_DATA))')" "$block $((2 * block))"
+    same "$(sum sparse)" "$(sum /mnt/holes)"
     rm holes sparse /mnt/holes
 
     step copies within the server
@@ -420,12 +450,29 @@ elif [ -n "$four" ]; then
     flock -n 8
 fi
 
+if [ -n "${CUT:-}" ]; then
+    step "the network cut for $CUT s, which is longer than a lease"
+    : >cut
+    exec 6<>cut
+    flock -n 6
+    ip link set "$INTERFACE" down
+    sleep "$CUT"
+    ip link set "$INTERFACE" up
+    echo kept >&6
+    # To the server another minor version is another client.
+    attach "$EXPORT" /mnt/other vers=4.1
+    same "$(</mnt/other/cut)" kept
+    refused flock -n /mnt/other/cut true
+    umount /mnt/other
+    exec 6>&-
+    rm cut
+fi
+
 # Who is not called back gets no delegations.
 delegates=
-case $VERSION,$MOUNT_OPTIONS in
-2,* | 3,* | 4.0,* | *proto=rdma*) ;;
-4.1,*) delegates=yes another=4.2 ;;
-4.2,*) delegates=yes another=4.1 ;;
+case $VERSION in
+4.1) delegates=yes another=4.2 ;;
+4.2) delegates=yes another=4.1 ;;
 esac
 calls() { sed -n "/ mounted on .mnt.t /,/^device/s/^\s*$1: \([0-9]*\) .*/\1/p" /proc/self/mountstats; }
 # What another mount writes is read here without an OPEN, until it is written to again.
@@ -456,7 +503,7 @@ if [ -n "$delegates" ]; then
     umount /mnt/other
 
     step a delegation that version 3 takes back
-    mount -i -t nfs -o "addr=$SERVER,vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock,hard" "$SERVER:$EXPORT" /mnt/other
+    attach_three "$EXPORT" /mnt/other
     delegated by-three /mnt/other
     echo one >/mnt/other/kept
     umount /mnt/other
@@ -472,8 +519,10 @@ if [ -e "$OUT/can-restart" ]; then
     : >"$OUT/restart-please"
     # What the guest does meanwhile must neither fail nor be done twice.
     repeated=0
+    : >turns
     for i in {1..200}; do
         echo "$i" >>journal
+        [ -z "$four$LOCKS" ] || [ $((i % 4)) != 0 ] || flock -n turns true
         # The one call whose reply was lost with the server is served twice, and then finds its own work.
         mkdir "restart-$i" || { [ -d "restart-$i" ] && same $((++repeated)) 1; }
     done
@@ -483,6 +532,7 @@ if [ -e "$OUT/can-restart" ]; then
     same "$(wc -l <journal)" 200
     same "$(ls -d restart-* | wc -l)" 200
     rmdir restart-*
+    rm turns
     same "$(<m)" mode
 fi
 if [ -n "$LOCKS" ]; then

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Two stock Linux NFS clients (two unmodified Debian kernels in User Mode Linux) share a server by the version that Linux
-# takes when nobody names one, 4.2: locks, delegations, databases and repositories of both; a network that is cut; a server
-# that is killed. Needs root for a private network namespace. Two minutes.
+# takes when nobody names one, 4.2, and by the others that lock: locks, delegations, databases and repositories of both; a
+# network that is cut; a server that is killed; a client that is killed. Needs root for a private network namespace. A minute and a half.
 #
 #   tests/linux/two-clients.sh [OUT]      OUT keeps the logs, a temporary directory by default
+#
+# SEED=N STEPS=300: what is locked at random, and how often.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../binary.sh"
@@ -11,6 +13,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/uml.sh"
 . "$here/walk.sh"
 LEASE=10
+SEED=${SEED:-$RANDOM} STEPS=${STEPS:-300}
+export SEED STEPS
 
 if [ -z "${CLIENTS_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || fail "this makes a network namespace: run it as root"
@@ -33,31 +37,47 @@ out=$(cd "$1" && pwd)
 rm -rf "$out"/{tree,state,shared,one,two}
 mkdir -p "$out"/{tree,shared,one,two}
 
-# A guest, its network and its directory. $OUT is its own; both find $SHARED.
+# network NAME NET
+network() {
+    UML_TAP=tap-$1 UML_HOST=$2.1 UML_GUEST=$2.2
+    uml_network
+}
+# guest NAME NET SCRIPT: a guest with its directory. $OUT is its own; both find $SHARED.
 guest() {
     local name=$1 net=$2 script=$out/$1/guest.sh
-    UML_TAP=tap-$name UML_HOST=$net.1 UML_GUEST=$net.2
-    uml_network
-    { echo "ME=$name LEASE=$LEASE CLIENT=$UML_GUEST SHARED=$out/shared UML_CACHE=$UML_CACHE"; cat "$here/two-clients.guest.sh"; } >"$script"
+    {
+        [ "$name" = one ] || uml_locks "client-$name" /mnt/out/statd
+        echo "ME=$name LEASE=$LEASE CLIENT=$net.2 SHARED=$out/shared UML_CACHE=$UML_CACHE HERE=$here SEED=$SEED STEPS=$STEPS"
+        cat "$3"
+    } >"$script"
     # Who fails does not leave the other waiting.
-    ( (UML_TIMEOUT=400 uml_boot "$out/$name" "$script") || { touch "$out/shared/over"; exit 1; } ) &
+    ( (UML_TAP=tap-$name UML_HOST=$net.1 UML_GUEST=$net.2 UML_TIMEOUT=400 uml_boot "$out/$name" "$script") ||
+        { touch "$out/shared/over"; exit 1; } ) &
 }
 
 walk_start "$out" "$ODAFS" serve "$out/tree" --state "$out/state" --nfs 0.0.0.0:2049 --allow 10.77.0.0/16 \
-    --squash none --cache 64MiB --lease "${LEASE}s"
-guest one 10.77.1; one=$!
-guest two 10.77.2; two=$!
+    --squash none --cache 64MiB --lease "${LEASE}s" --portmap 0.0.0.0:111
+network one 10.77.1
+network two 10.77.2
+guest one 10.77.1 "$here/two-clients.guest.sh"; one=$!
+guest two 10.77.2 "$here/two-clients.guest.sh"; two=$!
 
 # A guest whose network is cut may not get further than to say that it failed.
 failed() { [ -e "$out/shared/over" ] || grep -qs '^FAILED' "$out"/{one,two}/guest.log; }
-# The server is killed when the guests ask for it.
-while kill -0 $one 2>/dev/null && kill -0 $two 2>/dev/null && ! failed; do
-    if [ -e "$out/shared/kill" ]; then
-        rm "$out/shared/kill"
+asked() { [ -e "$out/shared/$1" ] && rm "$out/shared/$1"; }
+while { kill -0 $one 2>/dev/null || kill -0 $two 2>/dev/null; } && ! failed; do
+    # The server is killed when the guests ask for it.
+    if asked kill; then
         walk_stop -KILL
         sleep 1
         walk_start "$out" "${WALK_COMMAND[@]}"
         touch "$out/shared/killed"
+    fi
+    # The second guest goes without a word, and comes back to say that it has started anew.
+    if asked come-back; then
+        wait $two || break
+        mv "$out/two/guest.log" "$out/two/before.log"
+        guest two 10.77.2 "$here/again.guest.sh"; two=$!
     fi
     sleep 0.05
 done
@@ -65,7 +85,7 @@ done
 status=0
 for guest in $one $two; do failed || wait "$guest" || status=1; done
 ! failed || status=1
-for name in one two; do sed "s/^/$name /" "$out/$name/guest.log" 2>/dev/null; done | sort -s -k2,2n
+for name in one two; do cat "$out/$name"/{before,guest}.log 2>/dev/null | sed "s/^/$name /"; done | sort -s -k2,2n
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "a client failed"; }
 walk_stop -TERM
 echo "two clients passed"

@@ -3,7 +3,8 @@
 #
 #   uml_fetch              downloads the kernel once (Debian packages, unpacked, not installed)
 #   uml_network            a tap device in this network namespace, $UML_TAP: here $UML_HOST, the guest $UML_GUEST
-#   uml_locks              what a guest runs first that takes locks by NFS version 3: rpcbind and rpc.statd, none of this machine's
+#   uml_locks [NAME [DIR]] what a guest runs first that takes locks by NFS version 3: rpcbind and rpc.statd, none of this machine's.
+#                          The guest is called NAME (guest), and keeps in DIR (/run/statd) who is to hear that it has started anew
 #   uml_boot OUT SCRIPT    boots, runs SCRIPT in the guest as root, returns its exit status
 #
 # SCRIPT is sourced by bash on this machine's file system (read-only). It finds
@@ -68,20 +69,21 @@ INIT
 }
 
 uml_locks() {
+    local name=${1:-guest} statd=${2:-/run/statd}
     cat <<GUEST
 # They look for names and transports in /etc, and keep what they know where they may write.
 cp -a /etc /run/etc 2>/dev/null || true
 mount --bind /run/etc /etc
 cp "$UML_CACHE"/etc/{netconfig,services,rpc} /etc
 echo '_rpc:x:65533:65534::/run:/bin/false' >>/etc/passwd
-hostname guest
-mkdir -p /run/statd/sm /run/statd/sm.bak
-chown -R 65534:65534 /run/statd
+hostname $name
+mkdir -p $statd/sm $statd/sm.bak
+chown -R 65534:65534 $statd
 export LD_LIBRARY_PATH=$UML_CACHE/lib/x86_64-linux-gnu:$UML_CACHE/usr/lib/x86_64-linux-gnu
 "$UML_CACHE/sbin/rpcbind"
-"$UML_CACHE/sbin/rpc.statd" --no-notify --state-directory-path /run/statd
+"$UML_CACHE/sbin/rpc.statd" --no-notify --state-directory-path $statd
 # The client has started anew, says this.
-says_it_started_anew() { "$UML_CACHE/sbin/sm-notify" -f -P /run/statd; }
+says_it_started_anew() { "$UML_CACHE/sbin/sm-notify" -f -P $statd; }
 LOCKS=yes
 GUEST
 }

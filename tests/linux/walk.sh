@@ -56,12 +56,13 @@ walk() {
     ("$@") & guest=$!
     while kill -0 $guest 2>/dev/null; do
         if [ -e "$out/restart-please" ]; then
-            rm "$out/restart-please"
             # In the middle of what the guest is doing, on the same state.
             sleep 0.15
             walk_stop -KILL
             sleep 1
             walk_start "$out" "${WALK_COMMAND[@]}"
+            # Not earlier: the guest may still be opening what it has just made.
+            rm "$out/restart-please"
             touch "$out/restarted"
         fi
         sleep 0.05

@@ -4,7 +4,7 @@
 # Programs from the local memory: the other side's files are slow.
 mkdir /run/odafs
 cp -r "$OUT/programs/." /run/odafs
-export PATH=/run/odafs:$PATH ENTRIES MEGABYTES READ_ORDER STAGE_SECONDS SCRIPTS
+export PATH=/run/odafs:$PATH ENTRIES MEGABYTES READ_ORDER STAGE_SECONDS VERSIONS SCRIPTS
 
 failed=
 for stage in $STAGES; do
