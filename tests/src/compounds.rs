@@ -16,7 +16,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_nic::calls::{Back, Caller, Calls, Notes, Outcome, Transport};
+use odafs_nic::calls::{Back, Caller, Calls, Notes, Outcome, Placements, Transport};
 use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
@@ -527,7 +527,7 @@ fn caller(connection: u64) -> (Caller, Arc<Mailbox>) {
         connection,
         transport: Transport::Sim,
         reply_bytes_max: REPLY_BYTES_MAX,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: hears.then(|| Arc::clone(&mailbox) as Arc<dyn Back>),
         notes: Notes::default(),
