@@ -139,6 +139,9 @@ impl Assembly {
 /// each is of at most `max` bytes.
 fn gaps(reads: &ReadList, max: u32) -> Result<Gaps, BadChunks> {
     let (mut gaps, mut segments) = (Gaps::default(), [0; READ_CHUNKS_MAX]);
+    if reads.is_empty() {
+        return Ok(gaps);
+    }
     for read in reads.iter().filter(|read| read.position > 0) {
         let known = gaps.iter().position(|gap| gap.at == read.position);
         let at = match known {

@@ -10,8 +10,8 @@ use super::private_data::Terms;
 use super::reply::{Placements, Results, Source, Write, scatter};
 use super::reverse::{Reverse, ReverseError, is_call, is_of, is_reply};
 use crate::wire::rpcrdma::{
-    Body, Chunks, HEADER_BYTES_MIN, Header, ReadList, ReadSegment, Segments, TransportError,
-    WRITE_CHUNKS_MAX, WriteList, capacity,
+    Body, Chunks, HEADER_BYTES_MIN, Header, ReadList, ReadSegment, ReplyHeader, Segments,
+    TransportError, WRITE_CHUNKS_MAX, WriteList, capacity,
 };
 use crate::wire::xdr::{Encode, Reader, Writer};
 
@@ -84,15 +84,6 @@ impl Ticket {
         let chunk = self.reply.as_ref().map_or(0, Segments::capacity);
         self.inline_max
             .max(u32::try_from(chunk).unwrap_or(u32::MAX))
-    }
-
-    /// The lists of a reply that uses so much of the chunks.
-    fn returned(&self, placed: &[u32], long: usize) -> Chunks {
-        Chunks {
-            reads: ReadList::default(),
-            writes: self.writes.returned(placed),
-            reply: self.reply.map(|chunk| chunk.returned(long as u64)),
-        }
     }
 }
 
@@ -331,8 +322,7 @@ impl Responder {
         }
         let (bytes, invalidate) = (results.length, ticket.invalidate);
         if bytes <= ticket.inline_max as usize {
-            let body = Body::Msg(ticket.returned(&placed, 0));
-            self.write_header(ticket.xid, body, header);
+            self.write_reply_header(&ticket, &placed, 0, header);
             return ReplyPlan {
                 writes,
                 inline: true,
@@ -347,8 +337,7 @@ impl Responder {
             return self.overrun(&ticket, header);
         };
         scatter(&Source::Message(0..bytes), &chunk, &mut writes);
-        let body = Body::Nomsg(ticket.returned(&placed, bytes));
-        self.write_header(ticket.xid, body, header);
+        self.write_reply_header(&ticket, &placed, bytes as u32, header);
         ReplyPlan {
             writes,
             invalidate,
@@ -405,7 +394,11 @@ impl Responder {
         if full || !self.config.terms.read_read {
             return None;
         }
-        let mut chunks = ticket.returned(&[], 0);
+        let mut chunks = Chunks {
+            writes: ticket.writes.returned(&[]),
+            reply: ticket.reply.map(|chunk| chunk.returned(0)),
+            ..Chunks::default()
+        };
         let id = ExposureId(self.next_exposure);
         let mut add = |position: u32, from: Source, reads: &mut ReadList| {
             let bytes = from.bytes();
@@ -447,6 +440,25 @@ impl Responder {
             overrun: true,
             ..ReplyPlan::default()
         }
+    }
+
+    fn write_reply_header(
+        &self,
+        ticket: &Ticket,
+        written: &[u32],
+        long: u32,
+        header: &mut Vec<u8>,
+    ) {
+        header.clear();
+        let reply = ReplyHeader {
+            xid: ticket.xid,
+            credits: self.granted,
+            writes: &ticket.writes,
+            written,
+            reply: ticket.reply.as_ref(),
+            long,
+        };
+        reply.encode(&mut Writer::new(header));
     }
 
     fn write_header(&self, xid: u32, body: Body, header: &mut Vec<u8>) {

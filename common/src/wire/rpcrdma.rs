@@ -256,20 +256,20 @@ impl Encode for WriteList {
     }
 }
 
-impl Decode<'_> for WriteList {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        let mut list = Self::default();
+impl WriteList {
+    /// Reads chunks into an empty list.
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), XdrError> {
         while r.bool()? {
             for _ in 0..r.length("segments of a chunk", CHUNK_SEGMENTS_MAX as u32)? {
-                if !list.segments.push(Segment::decode(r)?) {
+                if !self.segments.push(Segment::decode(r)?) {
                     return Err(too_long("segments of a write list", WRITE_SEGMENTS_MAX));
                 }
             }
-            if !list.ends.push(list.segments.len) {
+            if !self.ends.push(self.segments.len) {
                 return Err(too_long("write list", WRITE_CHUNKS_MAX));
             }
         }
-        Ok(list)
+        Ok(())
     }
 }
 
@@ -303,15 +303,15 @@ impl Encode for ReadList {
     }
 }
 
-impl Decode<'_> for ReadList {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        let mut list = Self::default();
+impl ReadList {
+    /// Reads segments into an empty list.
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), XdrError> {
         while r.bool()? {
-            if !list.push(ReadSegment::decode(r)?) {
+            if !self.push(ReadSegment::decode(r)?) {
                 return Err(too_long("read list", READ_SEGMENTS_MAX));
             }
         }
-        Ok(list)
+        Ok(())
     }
 }
 
@@ -351,11 +351,12 @@ impl Encode for Chunks {
 
 impl Decode<'_> for Chunks {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        Ok(Self {
-            reads: ReadList::decode(r)?,
-            writes: WriteList::decode(r)?,
-            reply: Decode::decode(r)?,
-        })
+        // In place: the lists are long, and mostly empty.
+        let mut chunks = Self::default();
+        chunks.reads.read(r)?;
+        chunks.writes.read(r)?;
+        chunks.reply = Decode::decode(r)?;
+        Ok(chunks)
     }
 }
 
@@ -471,6 +472,53 @@ impl Encode for Header {
             Body::Done => {}
             Body::Error(error) => error.encode(w),
         }
+    }
+}
+
+/// The header of a reply that returns the chunks of its call, each with what was written to it.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyHeader<'a> {
+    /// That of the RPC message.
+    pub xid: u32,
+    /// Credits granted.
+    pub credits: u32,
+    /// The write list of the call.
+    pub writes: &'a WriteList,
+    /// Bytes written to each of its chunks; none where it is shorter.
+    pub written: &'a [u32],
+    /// The reply chunk of the call.
+    pub reply: Option<&'a Segments>,
+    /// Bytes written to that, which are the RPC message. 0: the message follows.
+    pub long: u32,
+}
+
+impl Encode for ReplyHeader<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        let procedure = if self.long > 0 { NOMSG } else { MSG };
+        w.words([self.xid, VERSION, self.credits, procedure]);
+        // Nothing to fetch.
+        w.bool(false);
+        let written = self.written.iter().chain(std::iter::repeat(&0));
+        for (chunk, bytes) in self.writes.chunks().zip(written) {
+            w.bool(true);
+            encode_filled(chunk, *bytes, w);
+        }
+        w.bool(false);
+        w.bool(self.reply.is_some());
+        if let Some(chunk) = self.reply {
+            encode_filled(chunk, self.long, w);
+        }
+    }
+}
+
+/// A chunk whose first bytes were written.
+fn encode_filled(chunk: &[Segment], bytes: u32, w: &mut Writer<'_>) {
+    w.length(chunk.len());
+    let mut left = bytes;
+    for segment in chunk {
+        let length = left.min(segment.length);
+        left -= length;
+        Segment { length, ..*segment }.encode(w);
     }
 }
 
