@@ -10,12 +10,9 @@ use crate::{
     silence::Silence,
     transport::{Broken, PlacedData, ReplyBuffer, RpcTransport},
 };
-use odafs_common::{
-    rpcrdma::CallShape,
-    wire::{
-        rpc::{self, Auth, AuthSys, EncodedAuth, Groups, Rejection},
-        xdr::{Apart, Encode, Reader, Writer, XdrError},
-    },
+use odafs_common::wire::{
+    rpc::{self, Auth, AuthSys, EncodedAuth, Groups, Rejection},
+    xdr::{Apart, Encode, Reader, Writer, XdrError},
 };
 use odafs_fabric::{
     Access, Region,
@@ -334,11 +331,7 @@ impl Calls {
     ) -> Result<(), Broken> {
         let argument = self.write(line, xid, procedure, arguments);
         let bound = procedure.reply_bound();
-        let shape = CallShape {
-            argument,
-            result_max: bound.result_max,
-            reply_max: bound.reply_max,
-        };
+        let shape = bound.shape(argument);
         self.sent.fetch_add(1, Relaxed);
         line.transport.send(&line.out, &shape, place, deadline)
     }
@@ -550,11 +543,14 @@ pub fn answer<'a>(
     let reply = reply.map_err(|error| misbehaved(procedure, &error))?;
     let body = match reply.body {
         Ok(reader) => {
-            let apart = |placed: PlacedData<'_>| Apart {
+            let apart = |placed: PlacedData<'_>| Apart::Next {
                 bytes: placed.bytes,
                 data,
             };
-            Ok(reader.reduced(transport.placed().map(apart)))
+            Ok(match transport.placed().map(apart) {
+                Some(apart) => reader.reduced(apart),
+                None => reader,
+            })
         }
         Err(rejection) => Err(rejected(procedure, rejection)),
     };

@@ -158,9 +158,10 @@ impl RdmaTransport {
             let buffer = lent.map_err(|error| no_memory = Some(error)).ok()?;
             let segments = buffer.segments();
             let mut at = 0;
-            for part in &need.parts {
+            for part in need.parts.iter() {
                 // A buffer is as long as its parts together.
-                let _ = buffer.store(at, &message[part.clone()]);
+                let part = &message[part.range()];
+                let _ = buffer.store(at, part);
                 at += part.len();
             }
             call.buffers.push((need.kind, buffer));
@@ -187,8 +188,8 @@ impl RdmaTransport {
             }
         };
         call.sent.extend_from_slice(header);
-        for part in outgoing.inline {
-            call.sent.extend_from_slice(&message[part]);
+        for part in outgoing.inline.iter() {
+            call.sent.extend_from_slice(&message[part.range()]);
         }
         let posted = self.post(&call.sent, deadline);
         self.under_way.insert(outgoing.xid, call);
@@ -311,6 +312,8 @@ impl RdmaTransport {
                 .message
                 .extend_from_slice(inline.unwrap_or_default());
         }
+        // Our calls have one DDP-eligible result at most.
+        let result = reply.results.first();
         // From here on nobody else writes to it.
         for (_, buffer) in &call.buffers {
             self.memory.end_access(&mut *self.pair, buffer, invalidated);
@@ -323,7 +326,7 @@ impl RdmaTransport {
                     return Err(malformed());
                 }
             }
-            match (kind, reply.result) {
+            match (kind, result) {
                 // If it was not used, there is no data: nothing else carries it (RFC 8166, section 6.1).
                 (NeedKind::Result, bytes) if bytes.unwrap_or(0) as usize <= buffer.len() => {
                     received.apart = Some((buffer, bytes.unwrap_or(0)));
@@ -334,7 +337,7 @@ impl RdmaTransport {
                     .take_back(&mut *self.pair, buffer, call.repeated),
             }
         }
-        if reply.result.is_some() && received.apart.is_none() || received.message.is_empty() {
+        if result.is_some() && received.apart.is_none() || received.message.is_empty() {
             return Err(malformed());
         }
         self.ready.push_back(received);

@@ -19,10 +19,10 @@ mod reverse;
 pub use assembly::{Assembly, InlinePart, Pull};
 pub use credit::{AdaptiveGrants, AdaptiveRequests, GrantPolicy, RequestPolicy};
 pub use private_data::{INLINE_BYTES, INLINE_BYTES_DEFAULT, Inline, PrivateData, Terms};
-pub use reply::{Data, Results, Source, Write};
+pub use reply::{PlacedResult, PlacedResults, Placements, Results, Source, Write};
 pub use requester::{
-    Call, CallError, CallShape, Event, Failure, Need, NeedKind, Outgoing, Pulled, Reply, Requester,
-    RequesterConfig, Stream,
+    Call, CallError, CallShape, Event, Failure, Need, NeedKind, Outgoing, Part, Parts, Pulled,
+    Reply, Requester, RequesterConfig, Stream,
 };
 pub use responder::{
     Expose, ExposureId, Ignored, IncomingCall, ReadRead, Received, ReplyPlan, Responder,

@@ -3,6 +3,9 @@
 
 use std::ops::Range;
 
+pub use odafs_common::rpcrdma::{PlacedResult, PlacedResults, Placements};
+use odafs_common::wire::rpcrdma::{Few, Gaps, READ_CHUNKS_MAX};
+use odafs_common::wire::xdr::Gap;
 use odafs_fabric::memory::{Arena, Gather, Pinned};
 use odafs_fabric::sync::atomic::AtomicU64;
 use odafs_fabric::sync::{Arc, OnceLock};
@@ -84,11 +87,11 @@ pub struct Caller {
     pub transport: Transport,
     /// The longest reply that the transport can carry, in bytes. A longer one closes the connection.
     pub reply_bytes_max: u32,
-    /// Size in bytes of the memory for this call's results ahead of the reply (RFC 8166: its write chunk). `None` if
-    /// the call named none, so that everything goes into the reply.
-    pub placement: Option<u32>,
-    /// The part of this call's arguments that came apart from its message.
-    pub apart: Option<ChunkedArgument>,
+    /// The memory for this call's results ahead of the reply (RFC 8166: its write chunks). If the call named none, everything
+    /// goes into the reply.
+    pub placements: Placements,
+    /// The parts of this call's arguments that came apart from its message.
+    pub apart: Option<ChunkedArguments>,
     /// How to call the peer back. `None` if the transport cannot, or no longer.
     pub back: Option<Arc<dyn Back>>,
     /// Notes of the procedures on the peer. All calls of a connection share them.
@@ -111,34 +114,69 @@ impl Notes {
     }
 }
 
-/// The part of the arguments that came apart from their message (RFC 8166: a read chunk), in the memory into which it
-/// was read. Only DDP-eligible arguments may come so (section 6.1), and only as a whole.
+/// The parts of the arguments that came apart from their message (RFC 8166: read chunks), in the memory into which they were
+/// read. Only DDP-eligible arguments may come so (section 6.1), and each only as a whole.
 #[derive(Clone, Debug)]
-pub struct ChunkedArgument {
-    at: u32,
+pub struct ChunkedArguments {
     contents: Contents,
-    range: Range<usize>,
+    chunks: Few<Chunk, READ_CHUNKS_MAX>,
 }
 
-impl ChunkedArgument {
-    /// The contents that belong at byte `at` of the message, as a range. `None` if there is no such range.
-    pub fn new(at: u32, contents: Contents, range: Range<usize>) -> Option<ChunkedArgument> {
-        contents.gather(&range)?;
-        Some(ChunkedArgument {
-            at,
-            contents,
-            range,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Chunk {
+    place: Gap,
+    /// First byte in the contents.
+    start: usize,
+}
+
+impl ChunkedArguments {
+    /// None yet, of these contents.
+    pub fn new(contents: Contents) -> ChunkedArguments {
+        let chunks = Few::default();
+        ChunkedArguments { contents, chunks }
+    }
+
+    /// Adds the contents that belong at byte `at` of the whole message, behind those added before, as a range. Returns `false`
+    /// if there is no such range, or there are as many as a call may bring.
+    #[must_use]
+    pub fn push(&mut self, at: u32, range: Range<usize>) -> bool {
+        let bytes = u32::try_from(range.len());
+        bytes.is_ok_and(|bytes| {
+            let place = Gap { at, bytes };
+            let start = range.start;
+            self.contents.gather(&range).is_some() && self.chunks.push(Chunk { place, start })
         })
     }
 
-    /// Where it belongs in the whole message. Padding that came is part of it; other padding is nowhere.
-    pub fn place(&self) -> Range<u32> {
-        self.at..self.at.saturating_add(self.range.len() as u32)
+    /// Where they belong in the whole message. Padding that came is part of them; other padding is nowhere.
+    pub fn places(&self) -> Gaps {
+        let mut places = Gaps::default();
+        for chunk in self.chunks.iter() {
+            let _ = places.push(chunk.place);
+        }
+        places
     }
 
-    /// The bytes. The peer may be able to change them at any time.
-    pub fn bytes(&self) -> Gather<'_> {
-        self.contents.gather(&self.range).unwrap_or_default()
+    /// Length of all of them in bytes.
+    pub fn len(&self) -> usize {
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.place.bytes as usize)
+            .sum()
+    }
+
+    /// Whether they are of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of one, counted from 0. The peer may be able to change them at any time.
+    pub fn bytes(&self, number: usize) -> Gather<'_> {
+        let gather = self.chunks.get(number).and_then(|chunk| {
+            let range = chunk.start..chunk.start + chunk.place.bytes as usize;
+            self.contents.gather(&range)
+        });
+        gather.unwrap_or_default()
     }
 }
 
@@ -154,7 +192,7 @@ pub enum Outcome {
     /// Write this into the caller's memory, then send the reply. If the caller named memory that it does not have, the
     /// connection is closed, as RDMA hardware would do.
     Write(Vec<ChunkWrite>),
-    /// The reply lacks data that goes into the memory of the [`Caller::placement`]. Only for callers that have one.
+    /// The reply lacks data that goes into the memory of the [`Caller::placements`]. Only for callers that have some.
     Placed(Placed),
     /// The reply comes from a job that may block. The contents of the reply buffer are discarded.
     Deferred(Job),
@@ -172,15 +210,29 @@ impl std::fmt::Debug for Outcome {
     }
 }
 
-/// Data that a reply lacks, because it goes into the caller's memory.
-#[derive(Debug)]
+/// Results whose data a reply lacks, because they go into the caller's memory.
+#[derive(Debug, Default)]
 pub struct Placed {
-    /// Where the data belongs in the reply: right after its length. Its XDR padding is nowhere.
-    pub at: usize,
-    /// Length in bytes. If it exceeds the caller's placement, the answer is an error of the transport.
-    pub length: u32,
-    /// The data, in order.
+    /// The results, in their order: each belongs right after its length. Its XDR padding is nowhere. If one is longer than its
+    /// placement, the answer is an error of the transport.
+    pub results: PlacedResults,
+    /// The data of all of them, in order.
     pub pieces: Vec<ChunkSource>,
+}
+
+impl Placed {
+    /// The first result alone, of `bytes` that belong at `at` of the reply.
+    pub fn one(at: usize, bytes: u32, pieces: Vec<ChunkSource>) -> Placed {
+        let (result, at) = (0, at as u32);
+        let results = PlacedResults::one(PlacedResult { result, at, bytes });
+        Placed { results, pieces }
+    }
+
+    /// Length of the data in bytes.
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.results.iter().map(|result| u64::from(result.bytes));
+        bytes.sum()
+    }
 }
 
 /// One RDMA Write that goes out ahead of a reply.
@@ -247,7 +299,7 @@ pub trait Calls: Send + Sync {
         self.call(caller, &message, reply)
     }
 
-    /// Whether a deferred call may wait for stable storage. The message may lack a [`ChunkedArgument`].
+    /// Whether a deferred call may wait for stable storage. The message may lack [`ChunkedArguments`].
     fn may_sync(&self, message: &[u8]) -> bool {
         let _ = message;
         true

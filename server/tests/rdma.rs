@@ -9,13 +9,13 @@ use odafs_common::connect::{Nonce, PrivateData as OdafsPrivateData, Role};
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::nfs3::{Procedure, ReadArgs, ReadResult, Stable};
 use odafs_common::wire::rpc::{self, Auth, Rejection};
-use odafs_common::wire::rpcrdma::{Chunks, ReadList, ReadSegment, Segment, Segments};
+use odafs_common::wire::rpcrdma::{Chunks, ReadList, ReadSegment, Segment, Segments, WriteList};
 use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader, Writer};
 use odafs_common::wire::{mount1, mount3, nfs2, nfs4, portmap};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::iwarp::{ConnectOptions, connect};
 use odafs_fabric::{Access, Peer, QueuePair};
-use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Placements, Transport};
 use odafs_server::config::{Direct, MinorVersions, ServerConfig};
 use odafs_server::server::Server;
 
@@ -83,7 +83,7 @@ fn data_goes_both_ways_by_rdma() {
         offset: sink.remote(0).offset,
     });
     let chunks = Chunks {
-        write: Some(chunk),
+        writes: WriteList::one(&chunk),
         ..Chunks::default()
     };
     let arguments = ReadArgs {
@@ -95,8 +95,8 @@ fn data_goes_both_ways_by_rdma() {
         arguments.encode(w);
         ReadList::default()
     });
-    assert_eq!(chunks.write, Some(chunk.returned(bytes.into())));
-    let mut r = Reader::new(&results).reduced(Some(Apart { bytes, data: &[] }));
+    assert_eq!(chunks.writes, WriteList::one(&chunk.returned(bytes.into())));
+    let mut r = Reader::new(&results).reduced(Apart::Next { bytes, data: &[] });
     let done = ReadResult::decode(&mut r).expect("a result").expect("read");
     assert!(done.eof && done.count == bytes);
     let mut read = vec![0; data.len()];
@@ -172,7 +172,7 @@ fn data_of_version_2_goes_both_ways_by_rdma() {
         offset: sink.remote(0).offset,
     });
     let chunks = Chunks {
-        write: Some(chunk),
+        writes: WriteList::one(&chunk),
         ..Chunks::default()
     };
     let arguments = nfs2::ReadArgs {
@@ -185,8 +185,8 @@ fn data_of_version_2_goes_both_ways_by_rdma() {
         arguments.encode(w);
         ReadList::default()
     });
-    assert_eq!(chunks.write, Some(chunk.returned(bytes.into())));
-    let mut r = Reader::new(&results).reduced(Some(Apart { bytes, data: &[] }));
+    assert_eq!(chunks.writes, WriteList::one(&chunk.returned(bytes.into())));
+    let mut r = Reader::new(&results).reduced(Apart::Next { bytes, data: &[] });
     let done = nfs2::ReadResult::decode(&mut r).expect("a result");
     assert_eq!(done.expect("read").attributes.size, bytes);
     let mut read = vec![0; data.len()];
@@ -206,7 +206,7 @@ fn ask(
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 1 << 20,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: None,
         notes: Notes::default(),

@@ -14,7 +14,7 @@ use odafs_common::wire::{nfs3, nfs4};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig};
-use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Placements, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::drc::{Bounds, DuplicateCache};
@@ -98,7 +98,7 @@ fn a_read_of_what_is_in_memory_allocates_nothing() {
         connection: 1,
         transport: Transport::Sim,
         reply_bytes_max: 1 << 20,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: None,
         notes: Notes::default(),

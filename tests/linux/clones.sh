@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 if [ -z "${CLONES_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || fail "this mounts file systems and makes a network namespace: run it as root"
-    need mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs python3=python3 ip=iproute2 unshare=util-linux
+    need setfattr=attr mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs python3=python3 ip=iproute2 unshare=util-linux
     uml_fetch
     odafs_binary
     CLONES_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"
@@ -53,10 +53,10 @@ store() {
 image() {
     truncate -s 320M "$out/$1.image"
     "${@:2}" "$out/$1.image" >/dev/null
-    mount -o loop "$out/$1.image" "$out/$1"
+    store "$1" mount -o loop "$out/$1.image" "$out/$1"
 }
-store xfs image xfs mkfs.xfs -q -m reflink=1
-store btrfs image btrfs mkfs.btrfs -q
+image xfs mkfs.xfs -q -m reflink=1
+image btrfs mkfs.btrfs -q
 store tmpfs mount -t tmpfs -o size=100M tmp "$out/tmpfs"
 
 uml_network

@@ -20,7 +20,7 @@ use odafs_common::wire::{mount3, portmap};
 use odafs_fabric::Peer;
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Placements, Transport};
 use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::change::observe;
@@ -122,7 +122,7 @@ impl World {
                 connection: 1,
                 transport: Transport::Sim,
                 reply_bytes_max: REPLY_BYTES_MAX,
-                placement: None,
+                placements: Placements::default(),
                 apart: None,
                 back: None,
                 notes: Notes::default(),

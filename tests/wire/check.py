@@ -670,10 +670,13 @@ class OverRdma(WithServer):
                 arguments = Packer().opaque(self.handles[b"file"]).u64(5).u32(length).data
                 chunk = [self.segment(1000, 50_000), self.segment(90_000, 60_000)]
                 message = self.message(program_, procedure, arguments + more)
-                done = self.rdma.exchange(message, write=chunk)
-                self.assertEqual([one[1] for one in done.write], [min(length, 50_000), max(length - 50_000, 0)])
-                self.assertEqual([one[::2] for one in done.write], [one[::2] for one in chunk])
-                found = b"".join(self.region.load(at, count) for _, count, at in done.write)
+                # There is one result, so the second chunk is not used.
+                done = self.rdma.exchange(message, writes=[chunk, [self.segment(0, 500)]])
+                written, unused = done.writes
+                self.assertEqual([one[1] for one in written], [min(length, 50_000), max(length - 50_000, 0)])
+                self.assertEqual([one[::2] for one in written], [one[::2] for one in chunk])
+                self.assertEqual(unused, [self.segment(0, 0)])
+                found = b"".join(self.region.load(at, count) for _, count, at in written)
                 self.assertEqual(found, data[5 : 5 + length])
                 r = self.results(done.body)
                 self.assertEqual((r.u32(), r.u32()), (0, 1))
@@ -699,6 +702,11 @@ class OverRdma(WithServer):
         done = self.rdma.exchange(message, reads=parts)
         self.assertEqual(self.results(done.body).u32(), 0)
         self.assertEqual(rpc.read(self.tcp, file, 0, 100_000)[: len(data)], data)
+        # Nor if nobody takes the second of two chunks.
+        message = self.message(rpc.NFS, 7, Packer().opaque(file).u64(0).u32(8, 2, 8).data)
+        at = len(message)
+        done = self.rdma.exchange(message, reads=[(at, *self.segment(0, 8)), (at + 8, *self.segment(0, 8))])
+        self.assertEqual(done.body[20:24], (4).to_bytes(4, "big"), "GARBAGE_ARGS")
         # Not for what has to be in the message.
         handle = Packer().opaque(file).data
         message = self.message(rpc.NFS, 1)
@@ -737,7 +745,11 @@ class OverRdma(WithServer):
         self.fails(1, rdma.ERR_CHUNK, reads=[(6, *chunk[0])])
         self.fails(1, rdma.ERR_CHUNK, reads=[(400, *chunk[0])])
         self.fails(1, rdma.ERR_CHUNK, reads=[(0, *chunk[0])])
-        self.fails(1, rdma.ERR_CHUNK, write=chunk * 17)
+        self.fails(1, rdma.ERR_CHUNK, writes=[chunk * 17])
+        self.fails(1, rdma.ERR_CHUNK, writes=[chunk] * 9)
+        self.fails(1, rdma.ERR_CHUNK, writes=[chunk * 11] * 3)
+        self.fails(1, rdma.ERR_CHUNK, reads=[(4 + 8 * at, *chunk[0]) for at in range(9)])
+        self.fails(1, rdma.ERR_CHUNK, reads=[(8, *chunk[0]), (12, *chunk[0])])
         self.fails(2, rdma.ERR_VERS, 1, 1, version=2)
 
 

@@ -19,7 +19,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber};
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Calls as _, ChunkSource, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls as _, ChunkSource, Notes, Outcome, Placements, Transport};
 use odafs_nic::capability::{NewSession, ReaderClass};
 use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::{HostVm, QueuedVm, SharedVm};
@@ -307,7 +307,7 @@ impl Inside {
             connection: 1,
             transport: Transport::Shm,
             reply_bytes_max: 64 << 10,
-            placement: Some(64 << 10),
+            placements: Placements::one(64 << 10),
             apart: None,
             back: None,
             notes: Notes::default(),

@@ -43,11 +43,7 @@ fn reading(server: impl FnOnce(Box<dyn QueuePair>) + Send + 'static) -> RdmaTran
     };
     arguments.encode(&mut w);
     let bound = binding::nfs3(nfs3::Procedure::Read, BYTES);
-    let shape = CallShape {
-        argument: None,
-        result_max: bound.result_max,
-        reply_max: bound.reply_max,
-    };
+    let shape = bound.shape(None);
     let deadline = clock::now() + Nanos::from_secs(30);
     transport.send(&message, &shape, None, deadline).unwrap();
     transport.flush(deadline).unwrap();
@@ -67,7 +63,7 @@ fn its_chunk(qp: &mut dyn QueuePair) -> Chunks {
     let Body::Msg(chunks) = header.body else {
         panic!("{header:?}")
     };
-    assert!(chunks.write.is_some());
+    assert_eq!(chunks.writes.len(), 1);
     chunks
 }
 
@@ -96,7 +92,7 @@ fn unused_chunk(data: &'static [u8]) -> Result<Vec<u8>, CallError> {
     let mut transport = reading(move |mut qp| {
         let chunks = its_chunk(&mut *qp);
         let chunks = Chunks {
-            write: chunks.write.map(|chunk| chunk.returned(0)),
+            writes: chunks.writes.returned(&[]),
             ..Chunks::default()
         };
         // Replies that cannot be read: another version, another kind, another call's, half of a header.

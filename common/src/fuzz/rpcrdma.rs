@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::rpcrdma::*;
 use crate::wire::rpcrdma::{
-    Body, Chunks, HEADER_BYTES_MIN, Header, Segment, Segments, TransportError,
+    Body, Gaps, HEADER_BYTES_MIN, Header, Segment, Segments, TransportError, capacity,
 };
 use crate::wire::xdr::{Encode, Reader};
 
@@ -92,21 +92,20 @@ fn terms(choice: u8) -> Terms {
 
 fn answer(responder: &mut Responder, ticket: Ticket, choice: u8) {
     let length = usize::from(choice >> 4) * 140 + 24;
-    let placement = ticket.placement();
+    let placements = ticket.placements();
     let room = ticket.reply_bytes_max() as usize;
-    let data = match (choice >> 2 & 3, placement) {
-        (0, Some(most)) => Data::Apart {
-            at: 24,
-            length: most,
-        },
-        (1, _) => Data::Within(12..length - 7),
-        _ => Data::None,
-    };
-    let results = Results { length, data };
+    let mut results = Results::whole(length);
+    // Some of the chunks are full, and others are not used.
+    for (result, bytes) in (0_u32..).zip(placements.bytes()) {
+        if *bytes > 0 && u32::from(choice >> 2 & 3) <= result & 1 {
+            let (at, bytes) = (24, (*bytes).min(1 << 28));
+            assert!(results.apart.push(PlacedResult { result, at, bytes }));
+        }
+    }
     let mut header = Vec::new();
     let (terms, xid) = (*responder.terms(), ticket.xid());
     let answer = if terms.read_read {
-        let mut expose = |what: &Expose| Some(Segments::one(segment(1, what.bytes)));
+        let mut expose = |what: &Expose| Some(Segments::one(segment(1, what.from.bytes())));
         responder.reply_exposed(ticket, &results, Duration::ZERO, &mut expose, &mut header)
     } else {
         responder.reply(ticket, &results, &mut header)
@@ -114,9 +113,9 @@ fn answer(responder: &mut Responder, ticket: Ticket, choice: u8) {
     let sent = Header::decode(&mut Reader::new(&header)).expect("what was encoded");
     assert_eq!(sent.xid, xid);
     assert!(sent.credits > 0);
-    let inline = answer.inline[0].len() + answer.inline[1].len();
+    let inline = if answer.inline { length } else { 0 };
     assert!(header.len() + inline <= terms.inline.send as usize || answer.overrun);
-    assert!(!answer.overrun || terms.read_read || length > room || results.data != Data::None);
+    assert!(!answer.overrun || terms.read_read || length > room);
     let written: u64 = answer
         .writes
         .iter()
@@ -128,12 +127,9 @@ fn answer(responder: &mut Responder, ticket: Ticket, choice: u8) {
             .iter()
             .all(|write| write.from.bytes() == write.to.length)
     );
-    if let Body::Msg(Chunks { write, reply, .. }) | Body::Nomsg(Chunks { write, reply, .. }) =
-        sent.body
-    {
-        let returned = [write, reply];
-        let returned: u64 = returned.iter().flatten().map(Segments::capacity).sum();
-        assert_eq!(returned, written);
+    if let Body::Msg(chunks) | Body::Nomsg(chunks) = sent.body {
+        let long = chunks.reply.as_ref().map_or(0, Segments::capacity);
+        assert_eq!(capacity(chunks.writes.segments()) + long, written);
     }
 }
 
@@ -178,8 +174,13 @@ pub fn requester(bytes: &[u8]) {
         credits: RequestPolicy::Fixed(8),
     });
     let shape = CallShape {
-        argument: None,
-        result_max: (choice & 4 != 0).then_some(3001),
+        arguments: Gaps::default(),
+        // Three chunks, the second of which is empty, or one, or none.
+        results_max: Placements::new(match choice >> 4 & 3 {
+            _ if choice & 4 == 0 => &[],
+            3 => &[3001, 0, 500],
+            _ => &[3001],
+        }),
         reply_max: if choice & 8 != 0 { 2000 } else { 100 },
     };
     let call = Call {
@@ -197,7 +198,12 @@ pub fn requester(bytes: &[u8]) {
         .expect("one credit");
     match requester.receive(message) {
         Event::Reply(reply) => {
-            assert!(reply.result.unwrap_or(0) <= shape.result_max.unwrap_or(0));
+            let maxima = shape
+                .results_max
+                .bytes()
+                .iter()
+                .chain(std::iter::repeat(&0));
+            assert!((reply.results.bytes().iter().zip(maxima)).all(|(bytes, max)| bytes <= max));
             match reply.stream {
                 Stream::Inline(range) => assert_eq!(range.end, message.len()),
                 Stream::Memory(length) => assert!((1..=shape.reply_max).contains(&length)),
@@ -205,7 +211,7 @@ pub fn requester(bytes: &[u8]) {
             assert_eq!(requester.under_way(), 0);
         }
         Event::Pull(pulled) => {
-            check_assembly(&pulled.assembly, message, 2000 + 3004);
+            check_assembly(&pulled.assembly, message, 2000 + 3004 + 500);
             assert_eq!(requester.under_way(), 1);
             assert!(requester.done(pulled.xid, &mut header));
             assert_eq!(requester.under_way(), 0);

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use crate::wire::rpcrdma::{CHUNK_SEGMENTS_MAX, ReadList, Segment};
-use crate::wire::xdr::padding;
+use crate::wire::rpcrdma::{CHUNK_SEGMENTS_MAX, Gaps, READ_CHUNKS_MAX, ReadList, Segment};
+use crate::wire::xdr::Gap;
 
 /// A part of the received message, and where it belongs in the XDR stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct Assembly {
     pub inline: Vec<InlinePart>,
     /// What to read.
     pub pulls: Vec<Pull>,
-    /// Where in the stream the data of a chunk of their own lie, without padding.
-    pub data: Option<Range<u32>>,
+    /// Where in the stream the data of chunks of their own lie, in their order. None is empty.
+    pub gaps: Gaps,
 }
 
 /// The read list does not fit its purpose.
@@ -61,95 +61,131 @@ impl Assembly {
 
     /// Plans a stream of at most `max` bytes.
     pub(super) fn new(reduced: &Reduced, reads: &ReadList, max: u32) -> Result<Self, BadChunks> {
-        let of = |zero: bool| {
-            reads
-                .iter()
-                .filter(move |read| (read.position == 0) == zero)
-        };
-        if of(true).count() > CHUNK_SEGMENTS_MAX || of(false).count() > CHUNK_SEGMENTS_MAX {
-            return Err(BadChunks);
-        }
-        let position = of(false).next().map_or(0, |read| read.position);
-        if of(false).any(|read| read.position != position) || !position.is_multiple_of(4) {
-            return Err(BadChunks);
-        }
-        let bytes = |zero| -> u64 { of(zero).map(|read| u64::from(read.segment.length)).sum() };
-        let (base, data) = match reduced {
-            Reduced::Inline(range) if bytes(true) == 0 => (range.len() as u64, bytes(false)),
-            Reduced::Chunk if bytes(true) > 0 => (bytes(true), bytes(false)),
+        let zero = || reads.iter().filter(|read| read.position == 0);
+        let zero_bytes: u64 = zero().map(|read| u64::from(read.segment.length)).sum();
+        let base = match reduced {
+            Reduced::Inline(range) if zero_bytes == 0 => range.len() as u64,
+            Reduced::Chunk if zero_bytes > 0 => zero_bytes,
             _ => return Err(BadChunks),
         };
-        // The padding of a chunk is never sent (RFC 8166, section 3.4.5).
-        let length = base + data.next_multiple_of(4);
-        if length > u64::from(max) || u64::from(position) > base {
+        if zero().count() > CHUNK_SEGMENTS_MAX || base > u64::from(max) {
             return Err(BadChunks);
         }
-        let (length, data) = (length as u32, data as u32);
+        let gaps = gaps(reads, max)?;
+        // The padding of a chunk is never sent (RFC 8166, section 3.4.5).
+        let mut missing = 0;
+        for gap in gaps.iter() {
+            if u64::from(gap.at) > base + missing {
+                return Err(BadChunks);
+            }
+            missing += gap.padded() as u64;
+        }
+        if base + missing > u64::from(max) {
+            return Err(BadChunks);
+        }
         let mut assembly = Self {
-            length,
+            length: (base + missing) as u32,
             inline: Vec::new(),
             pulls: Vec::new(),
-            data: (data > 0).then(|| position..position + data),
-        };
-        let gap = Gap {
-            at: position,
-            bytes: data + padding(data as usize) as u32,
+            gaps,
         };
         match reduced {
-            Reduced::Inline(range) => assembly.place_inline(range, &gap),
-            Reduced::Chunk => assembly.place_reads(of(true).map(|read| read.segment), 0, &gap),
+            Reduced::Inline(range) => assembly.place_inline(range),
+            Reduced::Chunk => assembly.place_reduced(zero().map(|read| read.segment)),
         }
-        assembly.place_reads(of(false).map(|read| read.segment), position, &Gap::NONE);
-        Ok(assembly)
-    }
-
-    fn place_inline(&mut self, range: &Range<usize>, gap: &Gap) {
-        let (before, behind) = gap.split(0, range.len() as u32);
-        let middle = range.start + before as usize;
-        for (from, at) in [
-            (range.start..middle, 0),
-            (middle..middle + behind as usize, before + gap.bytes),
-        ] {
-            if !from.is_empty() {
-                self.inline.push(InlinePart { from, at });
-            }
+        for gap in gaps.iter() {
+            let of_gap = reads.iter().filter(|read| read.position == gap.at);
+            assembly.place_gap(gap.at, of_gap.map(|read| read.segment));
+        }
+        // Chunks without bytes have no place among others, but no place behind the end either.
+        match reads.iter().all(|read| read.position <= assembly.length) {
+            true => Ok(assembly),
+            false => Err(BadChunks),
         }
     }
 
-    fn place_reads(&mut self, segments: impl Iterator<Item = Segment>, start: u32, gap: &Gap) {
-        let mut done = start;
+    fn place_inline(&mut self, range: &Range<usize>) {
+        around(&self.gaps, 0, range.len() as u32, |skip, length, at| {
+            let start = range.start + skip as usize;
+            let from = start..start + length as usize;
+            self.inline.push(InlinePart { from, at });
+        });
+    }
+
+    fn place_reduced(&mut self, segments: impl Iterator<Item = Segment>) {
+        let mut done = 0;
         for segment in segments {
-            let (before, behind) = gap.split(done, segment.length);
-            for (skip, length, at) in [
-                (0, before, done),
-                (before, behind, done + before + gap.bytes),
-            ] {
-                if length > 0 {
-                    let from = Segment {
-                        length,
-                        offset: segment.offset.wrapping_add(u64::from(skip)),
-                        ..segment
-                    };
-                    self.pulls.push(Pull { from, at });
-                }
-            }
+            around(&self.gaps, done, segment.length, |skip, length, at| {
+                let from = Segment {
+                    length,
+                    offset: segment.offset.wrapping_add(u64::from(skip)),
+                    ..segment
+                };
+                self.pulls.push(Pull { from, at });
+            });
             done += segment.length;
         }
     }
+
+    fn place_gap(&mut self, mut at: u32, segments: impl Iterator<Item = Segment>) {
+        for from in segments.filter(|segment| segment.length > 0) {
+            self.pulls.push(Pull { from, at });
+            at += from.length;
+        }
+    }
 }
 
-/// Room that is left in a stream for something else.
-struct Gap {
-    at: u32,
-    bytes: u32,
+/// The chunks of a read list other than that at position zero, in the order of their positions. They do not overlap, and
+/// each is of at most `max` bytes.
+fn gaps(reads: &ReadList, max: u32) -> Result<Gaps, BadChunks> {
+    let (mut gaps, mut segments) = (Gaps::default(), [0; READ_CHUNKS_MAX]);
+    if reads.is_empty() {
+        return Ok(gaps);
+    }
+    for read in reads.iter().filter(|read| read.position > 0) {
+        let known = gaps.iter().position(|gap| gap.at == read.position);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let (at, bytes) = (read.position, 0);
+                let room = at.is_multiple_of(4) && gaps.push(Gap { at, bytes });
+                room.then(|| gaps.len() - 1).ok_or(BadChunks)?
+            }
+        };
+        let bytes = gaps[at].bytes.checked_add(read.segment.length);
+        gaps[at].bytes = bytes.filter(|bytes| *bytes <= max).ok_or(BadChunks)?;
+        segments[at] += 1;
+    }
+    if segments.iter().any(|count| *count > CHUNK_SEGMENTS_MAX) {
+        return Err(BadChunks);
+    }
+    gaps.sort_unstable_by_key(|gap| gap.at);
+    let mut taken = Gaps::default();
+    for gap in gaps.iter().filter(|gap| gap.bytes > 0) {
+        let end = taken.last().map_or(0, Gap::end);
+        if u64::from(gap.at) < end || !taken.push(*gap) {
+            return Err(BadChunks);
+        }
+    }
+    Ok(taken)
 }
 
-impl Gap {
-    const NONE: Self = Self { at: 0, bytes: 0 };
-
-    /// How much of `length` bytes at `start` of the stream without the gap lies before it and behind it.
-    fn split(&self, start: u32, length: u32) -> (u32, u32) {
-        let before = self.at.saturating_sub(start).min(length);
-        (before, length - before)
+/// Where the bytes from `start` on of a stream without gaps, `length` of them, lie in the stream with them. `put` gets each
+/// piece: how many bytes of these are before it, its length, and its place.
+fn around(gaps: &[Gap], start: u32, length: u32, mut put: impl FnMut(u32, u32, u32)) {
+    let (mut from, end, mut missing) = (start, start + length, 0);
+    for gap in gaps {
+        let cut = (gap.at - missing).min(end);
+        if cut > from {
+            put(from - start, cut - from, from + missing);
+            from = cut;
+        }
+        if from == end {
+            return;
+        }
+        missing += gap.padded() as u32;
+    }
+    if from < end {
+        put(from - start, end - from, from + missing);
     }
 }

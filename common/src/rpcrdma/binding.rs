@@ -1,10 +1,14 @@
-//! The upper-layer binding (RFC 8267, sections 3 to 5): the longest replies, and the parts of calls that may come
-//! apart (of version 4, [`first_payload`](crate::wire::nfs4::first_payload)). For replies, the types say what may travel
+//! The upper-layer binding (RFC 8267, sections 3 to 6): the longest replies, and the parts of calls that may come
+//! apart (of version 4, [`payloads_apart`](crate::wire::nfs4::payloads_apart)). For replies, the types say what may travel
 //! apart: every [`Payload`](crate::wire::nfs3::Payload) of the version.
 
+use std::ops::Range;
+
+use super::{CallShape, Placements};
 use crate::wire::nfs3::{ATTRIBUTES_BYTES, MAX_FILE_HANDLE};
 use crate::wire::odafs::{MAX_HANDSHAKE, MAX_READ_REFERENCES};
-use crate::wire::xdr::{Decode as _, Reader};
+use crate::wire::rpcrdma::Gaps;
+use crate::wire::xdr::{Decode as _, Gap, Reader};
 use crate::wire::{mount3, nfs2, nfs3, odafs};
 
 /// Where the DDP-eligible argument of a call of NFS version 2 begins (RFC 8267, section 4: the data of WRITE, the target of
@@ -60,6 +64,22 @@ impl ReplyBound {
         Self {
             result_max: None,
             reply_max: RPC_REPLY + bytes,
+        }
+    }
+
+    /// The shape of a call with such a reply. `argument`: its DDP-eligible bytes.
+    pub fn shape(&self, argument: Option<Range<usize>>) -> CallShape {
+        let gap = |range: Range<usize>| Gap {
+            at: range.start as u32,
+            bytes: range.len() as u32,
+        };
+        let argument = argument.filter(|range| !range.is_empty());
+        CallShape {
+            arguments: argument.map_or(Gaps::default(), |range| Gaps::one(gap(range))),
+            results_max: self
+                .result_max
+                .map_or(Placements::default(), Placements::one),
+            reply_max: self.reply_max,
         }
     }
 

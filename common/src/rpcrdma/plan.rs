@@ -1,19 +1,17 @@
 //! The layout of a call: what goes inline, what the server reads, and the room for its reply (RFC 8166, section 3.5).
 
-use std::ops::Range;
-
 use super::private_data::Terms;
-use super::requester::{Call, CallError, CallShape, Need, NeedKind};
-use crate::wire::rpcrdma::{Chunks, HEADER_BYTES_MIN, ReadList, ReadSegment, Segments};
-use crate::wire::xdr::padding;
+use super::requester::{Call, CallError, CallShape, Need, NeedKind, Part, Parts};
+use crate::wire::rpcrdma::{Chunks, Gaps, HEADER_BYTES_MIN, ReadList, ReadSegment, Segments};
 
 impl CallShape {
     /// The longest reply, with everything in it.
     pub(super) fn whole_reply_max(&self) -> u32 {
-        let result = self.result_max.unwrap_or(0);
-        self.reply_max
-            .saturating_add(result)
-            .saturating_add(padding(result as usize) as u32)
+        let results = self.results_max.bytes().iter();
+        results.fold(self.reply_max, |sum, bytes| {
+            let padded = bytes.checked_next_multiple_of(4);
+            sum.saturating_add(padded.unwrap_or(u32::MAX))
+        })
     }
 }
 
@@ -29,7 +27,7 @@ pub(super) struct Plan<'a> {
 pub(super) struct Laid {
     pub chunks: Chunks,
     /// Parts of the message that go inline; `None`: it is read from memory altogether.
-    pub inline: Option<[Range<usize>; 2]>,
+    pub inline: Option<Parts>,
 }
 
 impl<'a> Plan<'a> {
@@ -52,7 +50,7 @@ impl<'a> Plan<'a> {
         self.place_call()
     }
 
-    /// Chunks for what of the reply may not fit inline. A write chunk and a reply chunk only where both are needed.
+    /// Chunks for what of the reply may not fit inline. Write chunks and a reply chunk only where both are needed.
     fn room_for_reply(&mut self) -> Result<(), CallError> {
         let shape = self.call.shape;
         let inline = self.terms.inline.receive;
@@ -60,31 +58,42 @@ impl<'a> Plan<'a> {
         if self.terms.read_read || shape.whole_reply_max() <= room {
             return Ok(());
         }
-        if let Some(bytes) = shape.result_max.filter(|bytes| *bytes > 0) {
-            self.chunks.write = Some(self.written(NeedKind::Result, bytes)?);
+        let results = shape.results_max.bytes();
+        // The n-th result belongs to the n-th chunk. Behind the last one with any bytes no chunk is needed.
+        let chunks = results
+            .iter()
+            .rposition(|bytes| *bytes > 0)
+            .map_or(0, |last| last + 1);
+        for bytes in &results[..chunks] {
+            let chunk = match bytes {
+                0 => Segments::default(),
+                bytes => self.written(NeedKind::Result, *bytes)?,
+            };
+            if !self.chunks.writes.push(&chunk) {
+                return Err(CallError::TooLong);
+            }
         }
-        // Of the reply's header: it returns the write chunk.
-        if self.chunks.header_bytes() as u64 + u64::from(shape.reply_max) > u64::from(inline) {
+        // Of the reply's header: it returns the write chunks.
+        if self.chunks.answer_bytes() as u64 + u64::from(shape.reply_max) > u64::from(inline) {
             self.chunks.reply = Some(self.written(NeedKind::Reply, shape.reply_max)?);
         }
         Ok(())
     }
 
     fn written(&mut self, kind: NeedKind, bytes: u32) -> Result<Segments, CallError> {
-        self.need(kind, bytes, [0..0, 0..0])
+        self.need(kind, bytes, Parts::default())
     }
 
     fn place_call(mut self) -> Result<Laid, CallError> {
-        let length = self.call.message.len();
-        let mut parts = [0..length, length..length];
-        if !self.fits(&parts)
-            && let Some(argument) = self.call.shape.argument.clone()
-            && !argument.is_empty()
-        {
-            let behind = argument.end + padding(argument.len());
-            parts = [0..argument.start, behind.min(length)..length];
-            let data = [argument.clone(), 0..0];
-            self.read(NeedKind::Argument, argument.start, argument.len(), data)?;
+        let length = u32::try_from(self.call.message.len()).map_err(|_| CallError::TooLong)?;
+        let mut parts = without(&Gaps::default(), length);
+        if !self.fits(&parts) && !self.call.shape.arguments.is_empty() {
+            let arguments = self.call.shape.arguments;
+            parts = without(&arguments, length);
+            for argument in arguments.iter() {
+                let (start, end) = (argument.at, argument.at + argument.bytes);
+                self.read(NeedKind::Argument, start, Parts::one(Part { start, end }))?;
+            }
         }
         if self.fits(&parts) {
             return Ok(Laid {
@@ -92,12 +101,11 @@ impl<'a> Plan<'a> {
                 inline: Some(parts),
             });
         }
-        let data = self.chunks;
+        let data = self.chunks.reads;
         self.chunks.reads = ReadList::default();
-        let bytes = parts[0].len() + parts[1].len();
-        self.read(NeedKind::Call, 0, bytes, parts)?;
+        self.read(NeedKind::Call, 0, parts)?;
         // The chunk at position zero comes first: positions ascend.
-        let all = data.reads.iter().all(|read| self.chunks.reads.push(*read));
+        let all = data.iter().all(|read| self.chunks.reads.push(*read));
         if !all || !self.fits(&[]) {
             return Err(CallError::TooLong);
         }
@@ -107,21 +115,12 @@ impl<'a> Plan<'a> {
         })
     }
 
-    fn fits(&self, parts: &[Range<usize>]) -> bool {
-        let inline: usize = parts.iter().map(ExactSizeIterator::len).sum();
-        self.chunks.header_bytes() + inline <= self.terms.inline.send as usize
+    fn fits(&self, parts: &[Part]) -> bool {
+        self.chunks.header_bytes() + bytes(parts) as usize <= self.terms.inline.send as usize
     }
 
-    fn read(
-        &mut self,
-        kind: NeedKind,
-        position: usize,
-        bytes: usize,
-        parts: [Range<usize>; 2],
-    ) -> Result<(), CallError> {
-        let bytes = u32::try_from(bytes).map_err(|_| CallError::TooLong)?;
-        let position = u32::try_from(position).map_err(|_| CallError::TooLong)?;
-        let segments = self.need(kind, bytes, parts)?;
+    fn read(&mut self, kind: NeedKind, position: u32, parts: Parts) -> Result<(), CallError> {
+        let segments = self.need(kind, bytes(&parts), parts)?;
         let all = segments.iter().all(|segment| {
             let segment = *segment;
             self.chunks.reads.push(ReadSegment { position, segment })
@@ -129,12 +128,7 @@ impl<'a> Plan<'a> {
         if all { Ok(()) } else { Err(CallError::TooLong) }
     }
 
-    fn need(
-        &mut self,
-        kind: NeedKind,
-        bytes: u32,
-        parts: [Range<usize>; 2],
-    ) -> Result<Segments, CallError> {
+    fn need(&mut self, kind: NeedKind, bytes: u32, parts: Parts) -> Result<Segments, CallError> {
         let segments = (self.memory)(&Need { kind, bytes, parts }).ok_or(CallError::NoMemory)?;
         if segments.capacity() == u64::from(bytes) {
             Ok(segments)
@@ -142,4 +136,22 @@ impl<'a> Plan<'a> {
             Err(CallError::NoMemory)
         }
     }
+}
+
+fn bytes(parts: &[Part]) -> u32 {
+    parts.iter().map(|part| part.end - part.start).sum()
+}
+
+/// What is left of a message of so many bytes without these payloads and their padding.
+fn without(gaps: &Gaps, length: u32) -> Parts {
+    let (mut parts, mut start) = (Parts::default(), 0);
+    let ends = gaps.iter().map(|gap| (gap.at, gap.end()));
+    for (end, next) in ends.chain([(length, length.into())]) {
+        if end > start {
+            // There is one more than gaps.
+            let _ = parts.push(Part { start, end });
+        }
+        start = u32::try_from(next).map_or(length, |next| next.min(length));
+    }
+    parts
 }

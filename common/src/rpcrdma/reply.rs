@@ -2,33 +2,96 @@
 
 use std::ops::Range;
 
-use crate::wire::rpcrdma::{Segment, Segments};
-use crate::wire::xdr::padding;
+use crate::wire::rpcrdma::{Few, Segment, WRITE_CHUNKS_MAX, WriteList, capacity};
 
-/// Where the DDP-eligible data of a reply are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
-    /// There is no such data, or it stays in the message.
-    None,
-    /// In the message, without length word and padding: they are taken out of it if the call brought a chunk for them.
-    Within(Range<usize>),
-    /// Not in the message, nor their padding: they belong at `at`. Only with a
-    /// [`Ticket::placement`](super::Ticket::placement) of as many bytes, or in the Read-Read design.
-    Apart {
-        /// Offset in the message.
-        at: usize,
-        /// How many bytes, without padding.
-        length: u32,
-    },
+/// Number of bytes that each chunk of a call's write list takes. The n-th DDP-eligible result belongs to the n-th chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placements(Few<u32, WRITE_CHUNKS_MAX>);
+
+impl Placements {
+    /// One chunk of so many bytes.
+    pub fn one(bytes: u32) -> Self {
+        Self(Few::one(bytes))
+    }
+
+    /// Chunks of so many bytes, as many as a list may hold.
+    pub fn new(bytes: &[u32]) -> Self {
+        Self(Few::new(bytes).0)
+    }
+
+    pub(super) fn of(list: &WriteList) -> Self {
+        let mut all = Self::default();
+        for chunk in list.chunks() {
+            // A list has no more chunks than there is room for.
+            let _ = all.push(u32::try_from(capacity(chunk)).unwrap_or(u32::MAX));
+        }
+        all
+    }
+
+    /// Appends a chunk; `false` if there is no room for it.
+    #[must_use]
+    pub(super) fn push(&mut self, bytes: u32) -> bool {
+        self.0.push(bytes)
+    }
+
+    /// The bytes of each chunk, 0 of an empty one.
+    pub fn bytes(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// Number of bytes of this result, counted from 0, that can be placed apart from the reply. `None` if the call brought no
+    /// chunk for it, or an empty one, and wants it inline.
+    pub fn get(&self, result: usize) -> Option<u32> {
+        self.0.get(result).copied().filter(|bytes| *bytes > 0)
+    }
+
+    /// That of the first result.
+    pub fn first(&self) -> Option<u32> {
+        self.get(0)
+    }
 }
+
+/// A DDP-eligible result that is not in the reply, nor is its padding. The chunk for it takes as many bytes
+/// ([`Placements::get`]), or the Read-Read design is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlacedResult {
+    /// Number of the result, counted from 0, and so of its chunk.
+    pub result: u32,
+    /// Where it belongs: offset in the message without any of them.
+    pub at: u32,
+    /// Length in bytes, without padding.
+    pub bytes: u32,
+}
+
+/// The results that are not in a reply, in their order. Their data lie one behind the other.
+pub type PlacedResults = Few<PlacedResult, WRITE_CHUNKS_MAX>;
 
 /// The RPC message that answers a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
-    /// Its length in bytes.
+    /// Its length in bytes, without what is apart.
     pub length: usize,
-    /// Its DDP-eligible data.
-    pub data: Data,
+    /// The DDP-eligible results that are apart from it.
+    pub apart: PlacedResults,
+}
+
+impl Results {
+    /// All of it in the message.
+    pub fn whole(length: usize) -> Self {
+        let apart = PlacedResults::default();
+        Self { length, apart }
+    }
+
+    /// The results with any bytes, and the range of each in the data that are apart.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (PlacedResult, Range<u32>)> {
+        let mut end = 0_u32;
+        let with_range = self.apart.iter().map(move |placed| {
+            let start = end;
+            end = end.saturating_add(placed.bytes);
+            (*placed, start..end)
+        });
+        with_range.filter(|(placed, _)| placed.bytes > 0)
+    }
 }
 
 /// The source of an RDMA Write, or what is exposed.
@@ -41,8 +104,6 @@ pub enum Source {
 }
 
 impl Source {
-    pub(super) const NONE: Self = Self::Message(0..0);
-
     /// How many bytes they are.
     pub fn bytes(&self) -> u32 {
         match self {
@@ -71,71 +132,18 @@ pub struct Write {
     pub to: Segment,
 }
 
-/// Data that travel apart from a reply.
-pub(super) struct Apart {
-    pub source: Source,
-    /// Where they belong in the XDR stream of the reply.
-    pub at: u32,
-    pub bytes: u32,
-}
-
-impl Results {
-    /// The data that travel apart, if there is a way for them.
-    pub(super) fn apart(&self, way: bool) -> Option<Apart> {
-        match &self.data {
-            Data::Within(range) if way && !range.is_empty() => Some(Apart {
-                source: Source::Message(range.clone()),
-                at: range.start as u32,
-                bytes: range.len() as u32,
-            }),
-            Data::Apart { at, length } if *length > 0 => Some(Apart {
-                source: Source::Data(0..*length),
-                at: *at as u32,
-                bytes: *length,
-            }),
-            _ => None,
-        }
-    }
-
-    /// The rest of the message: the bytes before the data, and those after the data and its padding.
-    pub(super) fn rest(&self, apart: Option<&Apart>) -> [Range<usize>; 2] {
-        let (start, end) = match apart.map(|apart| &apart.source) {
-            Some(Source::Message(range)) => (range.start, range.end + padding(range.len())),
-            Some(Source::Data(_)) | None => (self.length, self.length),
-        };
-        [0..start, end.min(self.length)..self.length]
-    }
-
-    /// Length of the message, if it holds everything.
-    pub(super) fn whole(&self) -> Option<usize> {
-        match self.data {
-            Data::Apart { length, .. } if length > 0 => None,
-            _ => Some(self.length),
-        }
-    }
-}
-
-/// Spreads `sources`, one behind the other, over the segments of a chunk, in order. What does not fit is left out: the
-/// caller has compared the lengths.
-pub(super) fn scatter(sources: &[Source], chunk: &Segments, writes: &mut Vec<Write>) {
-    let mut rooms = chunk.iter().copied().filter(|room| room.length > 0);
-    let mut room = rooms.next();
-    for source in sources {
-        let mut from = 0;
-        while from < source.bytes()
-            && let Some(here) = &mut room
-        {
-            let length = (source.bytes() - from).min(here.length);
+/// Spreads `source` over the segments of a chunk, in order. What does not fit is left out: the caller has compared the
+/// lengths.
+pub(super) fn scatter(source: &Source, chunk: &[Segment], writes: &mut Vec<Write>) {
+    let mut from = 0;
+    for room in chunk {
+        let length = (source.bytes() - from).min(room.length);
+        if length > 0 {
             writes.push(Write {
                 from: source.slice(from, length),
-                to: Segment { length, ..*here },
+                to: Segment { length, ..*room },
             });
             from += length;
-            here.length -= length;
-            here.offset = here.offset.wrapping_add(u64::from(length));
-            if here.length == 0 {
-                room = rooms.next();
-            }
         }
     }
 }

@@ -7,8 +7,12 @@ use super::assembly::{Assembly, Reduced};
 use super::credit::RequestPolicy;
 use super::plan::{Laid, Plan};
 use super::private_data::Terms;
+use super::reply::Placements;
 use super::reverse::{is_call, is_of};
-use crate::wire::rpcrdma::{Body, Chunks, Header, Segments, TransportError};
+use crate::wire::rpcrdma::{
+    Body, Chunks, Few, Gaps, Header, READ_CHUNKS_MAX, Segment, Segments, TransportError, WriteList,
+    capacity,
+};
 use crate::wire::xdr::{Encode, Reader, Writer};
 
 /// What a requester keeps to.
@@ -31,11 +35,11 @@ impl RequesterConfig {
 /// What of a call and of its reply may travel apart from the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallShape {
-    /// The DDP-eligible bytes of the call, without length word and padding:
+    /// The DDP-eligible arguments of the call, in their order, none of them empty; of one it is
     /// [`Writer::payload_range`](crate::wire::xdr::Writer::payload_range).
-    pub argument: Option<Range<usize>>,
-    /// The most DDP-eligible bytes that the reply can hold.
-    pub result_max: Option<u32>,
+    pub arguments: Gaps,
+    /// The most bytes of each DDP-eligible result that the reply can hold. A result of 0 bytes is to come in the reply.
+    pub results_max: Placements,
     /// The most that the rest of the reply takes, RPC header included, in bytes.
     pub reply_max: u32,
 }
@@ -71,18 +75,37 @@ pub struct Need {
     pub kind: NeedKind,
     /// Length in bytes. The segments must contain exactly this many.
     pub bytes: u32,
-    /// Parts of the message that it must contain, one after the other, before the call is sent. Empty for memory that
-    /// the peer writes.
-    pub parts: [Range<usize>; 2],
+    /// Parts of the message that it must contain, one after the other, before the call is sent. None for memory that the
+    /// peer writes.
+    pub parts: Parts,
 }
+
+/// A part of a message, not empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its first byte.
+    pub start: u32,
+    /// The first byte behind it.
+    pub end: u32,
+}
+
+impl Part {
+    /// Its bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// What is left of a message without its arguments, in order.
+pub type Parts = Few<Part, { READ_CHUNKS_MAX + 1 }>;
 
 /// A call that is ready: send the header and these parts of the message as one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// Of the call.
     pub xid: u32,
-    /// Parts of the message behind the header; both empty when the call is read from memory.
-    pub inline: [Range<usize>; 2],
+    /// Parts of the message behind the header; none when the call is read from memory.
+    pub inline: Parts,
 }
 
 /// Why a call cannot be made. Nothing has happened then.
@@ -118,9 +141,9 @@ pub struct Reply {
     pub xid: u32,
     /// The reply.
     pub stream: Stream,
-    /// So many bytes of the DDP-eligible result lie in the memory given for it and are missing in the stream: hand it
+    /// So many bytes of each DDP-eligible result lie in the memory given for it and are missing in the stream: hand them
     /// to [`Reader::reduced`](crate::wire::xdr::Reader::reduced).
-    pub result: Option<u32>,
+    pub results: Placements,
 }
 
 /// A reply whose chunks have to be fetched (the Read-Read design). Allocate `length` bytes of zeros, copy `inline` in,
@@ -193,7 +216,7 @@ pub struct Requester {
 /// A call under way.
 #[derive(Debug)]
 struct Pending {
-    result: Option<Segments>,
+    results: WriteList,
     reply: Option<Segments>,
     /// The longest reply, everything included.
     reply_max: u32,
@@ -251,7 +274,7 @@ impl Requester {
         header.clear();
         Header { xid, credits, body }.encode(&mut Writer::new(header));
         let pending = Pending {
-            result: chunks.write,
+            results: chunks.writes,
             reply: chunks.reply,
             reply_max: call.shape.whole_reply_max(),
             credits: 1,
@@ -342,17 +365,18 @@ impl Requester {
 
     fn answered(&self, xid: u32, call: &Pending, chunks: &Chunks, reduced: &Reduced) -> Event {
         let used = (
-            used(call.result.as_ref(), chunks.write.as_ref()),
-            used(call.reply.as_ref(), chunks.reply.as_ref()),
+            used_of_each(&call.results, &chunks.writes),
+            used(call.reply.as_deref(), chunks.reply.as_deref()),
         );
         let whole = match (used, reduced) {
-            ((Some(result), Some(0)), Reduced::Inline(range)) if chunks.reads.is_empty() => {
-                Some((result, Stream::Inline(range.clone())))
+            ((Some(results), Some(0)), Reduced::Inline(range)) if chunks.reads.is_empty() => {
+                Some((results, Stream::Inline(range.clone())))
             }
-            ((Some(result), Some(long @ 1..)), Reduced::Chunk) if chunks.reads.is_empty() => {
-                Some((result, Stream::Memory(long)))
+            ((Some(results), Some(long @ 1..)), Reduced::Chunk) if chunks.reads.is_empty() => {
+                Some((results, Stream::Memory(long)))
             }
-            ((Some(0), Some(0)), _) if self.config.terms.read_read && !chunks.reads.is_empty() => {
+            // Nothing was offered in that design.
+            ((Some(_), Some(0)), _) if self.config.terms.read_read && !chunks.reads.is_empty() => {
                 return match Assembly::new(reduced, &chunks.reads, call.reply_max) {
                     Ok(assembly) => Event::Pull(Pulled { xid, assembly }),
                     Err(_) => Event::Failed {
@@ -364,10 +388,10 @@ impl Requester {
             _ => None,
         };
         match whole {
-            Some((result, stream)) => Event::Reply(Reply {
+            Some((results, stream)) => Event::Reply(Reply {
                 xid,
                 stream,
-                result: (result > 0).then_some(result),
+                results,
             }),
             None => Event::Failed {
                 xid,
@@ -438,10 +462,22 @@ impl Requester {
     }
 }
 
+/// How many bytes of each chunk that was offered were written. `None`: these are not those chunks. Ones that were not used may
+/// be missing at the end.
+fn used_of_each(offered: &WriteList, returned: &WriteList) -> Option<Placements> {
+    let mut all = Placements::default();
+    for at in 0..offered.len().max(returned.len()) {
+        let bytes = used(offered.chunk(at), returned.chunk(at))?;
+        // More were not offered.
+        let _ = all.push(bytes);
+    }
+    Some(all)
+}
+
 /// How many bytes of a chunk that was offered were written, going by the chunk that was returned: each segment full
 /// before the next one is begun. `None`: it is not that chunk. One that was not used may be missing.
-fn used(offered: Option<&Segments>, returned: Option<&Segments>) -> Option<u32> {
-    let bytes = returned.map_or(0, Segments::capacity);
+fn used(offered: Option<&[Segment]>, returned: Option<&[Segment]>) -> Option<u32> {
+    let bytes = returned.map_or(0, capacity);
     match (offered, returned) {
         (_, None) => Some(0),
         (None, Some(_)) => (bytes == 0).then_some(0),
@@ -449,7 +485,8 @@ fn used(offered: Option<&Segments>, returned: Option<&Segments>) -> Option<u32> 
             (returned.is_empty() || returned.len() == offered.len()).then_some(0)
         }
         (Some(offered), Some(returned)) => {
-            let filled = offered.returned(bytes);
+            let (mut filled, _) = Segments::new(offered);
+            filled = filled.returned(bytes);
             let same = filled.len() == returned.len()
                 && (filled.iter().zip(returned.iter())).all(|(a, b)| a.length == b.length);
             (same && filled.capacity() == bytes).then_some(bytes as u32)

@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::assembly::{Assembly, Reduced};
 use super::credit::GrantPolicy;
 use super::private_data::Terms;
-use super::reply::{Data, Results, Source, Write, scatter};
+use super::reply::{Placements, Results, Source, Write, scatter};
 use super::reverse::{Reverse, ReverseError, is_call, is_of, is_reply};
 use crate::wire::rpcrdma::{
-    Body, Chunks, HEADER_BYTES_MIN, Header, ReadList, ReadSegment, Segments, TransportError,
+    Body, Chunks, HEADER_BYTES_MIN, Header, ReadList, ReadSegment, ReplyHeader, Segments,
+    TransportError, WRITE_CHUNKS_MAX, WriteList, capacity,
 };
 use crate::wire::xdr::{Encode, Reader, Writer};
 
@@ -61,7 +62,7 @@ pub struct IncomingCall {
 pub struct Ticket {
     xid: u32,
     requested: u32,
-    write: Option<Segments>,
+    writes: WriteList,
     reply: Option<Segments>,
     invalidate: Option<u32>,
     inline_max: u32,
@@ -73,11 +74,9 @@ impl Ticket {
         self.xid
     }
 
-    /// Number of bytes of a result that can be placed apart from the reply: those of the call's write chunk. `None` if
-    /// it brought none, or an empty one, and wants the result inline.
-    pub fn placement(&self) -> Option<u32> {
-        let capacity = self.write.as_ref().map_or(0, Segments::capacity);
-        (capacity > 0).then(|| u32::try_from(capacity).unwrap_or(u32::MAX))
+    /// Where its results can be placed apart from the reply: in the chunks of the call's write list.
+    pub fn placements(&self) -> Placements {
+        Placements::of(&self.writes)
     }
 
     /// The longest reply that can be sent, without what is placed apart.
@@ -85,15 +84,6 @@ impl Ticket {
         let chunk = self.reply.as_ref().map_or(0, Segments::capacity);
         self.inline_max
             .max(u32::try_from(chunk).unwrap_or(u32::MAX))
-    }
-
-    /// The lists of a reply that uses so much of the chunks.
-    fn returned(&self, placed: u32, long: usize) -> Chunks {
-        Chunks {
-            reads: ReadList::default(),
-            write: self.write.map(|chunk| chunk.returned(placed.into())),
-            reply: self.reply.map(|chunk| chunk.returned(long as u64)),
-        }
     }
 }
 
@@ -137,8 +127,8 @@ pub enum Ignored {
 pub struct ReplyPlan {
     /// What goes ahead.
     pub writes: Vec<Write>,
-    /// Parts of the RPC message behind the header.
-    pub inline: [Range<usize>; 2],
+    /// Whether the RPC message follows the header. Otherwise it is in memory altogether.
+    pub inline: bool,
     /// Send With Invalidate of this steering tag.
     pub invalidate: Option<u32>,
     /// What was exposed, until [`Received::Done`] or [`Responder::expired`] gives it back.
@@ -147,15 +137,13 @@ pub struct ReplyPlan {
     pub overrun: bool,
 }
 
-/// What to expose to the peer's RDMA Reads, one part after the other.
+/// What to expose to the peer's RDMA Reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expose {
     /// Whose memory it will be.
     pub id: ExposureId,
-    /// What: the data, or parts of the message.
-    pub parts: [Source; 2],
-    /// Length of all parts in bytes. The segments must contain exactly this many.
-    pub bytes: u32,
+    /// What: data, or the message. The segments must contain exactly as many bytes.
+    pub from: Source,
 }
 
 /// Names the memory that was exposed for a reply.
@@ -254,17 +242,13 @@ impl Responder {
     fn ticket(&self, header: &Header, chunks: &Chunks) -> Ticket {
         let invalidate = self.config.terms.remote_invalidate;
         let inline = self.config.terms.inline.send as usize;
-        let returned = Chunks {
-            reads: ReadList::default(),
-            ..*chunks
-        };
         Ticket {
             xid: header.xid,
             requested: header.credits,
-            write: chunks.write,
+            writes: chunks.writes,
             reply: chunks.reply,
             invalidate: only_tag(chunks).filter(|_| invalidate),
-            inline_max: inline.saturating_sub(returned.header_bytes()) as u32,
+            inline_max: inline.saturating_sub(chunks.answer_bytes()) as u32,
         }
     }
 
@@ -326,24 +310,22 @@ impl Responder {
     /// Answers a call. The header replaces what `header` holds.
     pub fn reply(&mut self, ticket: Ticket, results: &Results, header: &mut Vec<u8>) -> ReplyPlan {
         self.answered(&ticket);
-        let apart = results.apart(ticket.placement().is_some());
-        let placed = apart.as_ref().map_or(0, |apart| apart.bytes);
-        if placed > ticket.placement().unwrap_or(0) {
-            return self.overrun(&ticket, header);
+        let (mut writes, mut placed) = (Vec::new(), [0; WRITE_CHUNKS_MAX]);
+        for (result, range) in results.ranges() {
+            let at = result.result as usize;
+            let chunk = ticket.writes.chunk(at).unwrap_or_default();
+            if u64::from(result.bytes) > capacity(chunk) {
+                return self.overrun(&ticket, header);
+            }
+            scatter(&Source::Data(range), chunk, &mut writes);
+            placed[at] = result.bytes;
         }
-        let mut writes = Vec::new();
-        if let (Some(apart), Some(chunk)) = (&apart, &ticket.write) {
-            scatter(std::slice::from_ref(&apart.source), chunk, &mut writes);
-        }
-        let rest = results.rest(apart.as_ref());
-        let bytes = rest[0].len() + rest[1].len();
-        let invalidate = ticket.invalidate;
+        let (bytes, invalidate) = (results.length, ticket.invalidate);
         if bytes <= ticket.inline_max as usize {
-            let body = Body::Msg(ticket.returned(placed, 0));
-            self.write_header(ticket.xid, body, header);
+            self.write_reply_header(&ticket, &placed, 0, header);
             return ReplyPlan {
                 writes,
-                inline: rest,
+                inline: true,
                 invalidate,
                 ..ReplyPlan::default()
             };
@@ -354,9 +336,8 @@ impl Responder {
         else {
             return self.overrun(&ticket, header);
         };
-        scatter(&rest.map(Source::Message), &chunk, &mut writes);
-        let body = Body::Nomsg(ticket.returned(placed, bytes));
-        self.write_header(ticket.xid, body, header);
+        scatter(&Source::Message(0..bytes), &chunk, &mut writes);
+        self.write_reply_header(&ticket, &placed, bytes as u32, header);
         ReplyPlan {
             writes,
             invalidate,
@@ -374,10 +355,9 @@ impl Responder {
         expose: &mut dyn FnMut(&Expose) -> Option<Segments>,
         header: &mut Vec<u8>,
     ) -> ReplyPlan {
-        let whole = results.whole();
-        if whole.is_some_and(|whole| whole <= ticket.inline_max as usize) {
-            let data = Data::None;
-            return self.reply(ticket, &Results { data, ..*results }, header);
+        let whole = results.ranges().next().is_none();
+        if whole && results.length <= ticket.inline_max as usize {
+            return self.reply(ticket, results, header);
         }
         self.answered(&ticket);
         let Some((chunks, inline)) = self.expose(&ticket, results, expose) else {
@@ -391,34 +371,38 @@ impl Responder {
             deadline: now.saturating_add(self.config.read_read.done_timeout),
         });
         let body = match inline {
-            Some(_) => Body::Msg(chunks),
-            None => Body::Nomsg(chunks),
+            true => Body::Msg(chunks),
+            false => Body::Nomsg(chunks),
         };
         self.write_header(ticket.xid, body, header);
         ReplyPlan {
-            inline: inline.unwrap_or_default(),
+            inline,
             invalidate: ticket.invalidate,
             exposed: Some(id),
             ..ReplyPlan::default()
         }
     }
 
-    /// Exposes the data, and the rest too where that does not fit inline. The lists, and what goes inline.
+    /// Exposes the data, and the rest too where that does not fit inline. The lists, and whether the rest goes inline.
     fn expose(
         &self,
         ticket: &Ticket,
         results: &Results,
         expose: &mut dyn FnMut(&Expose) -> Option<Segments>,
-    ) -> Option<(Chunks, Option<[Range<usize>; 2]>)> {
+    ) -> Option<(Chunks, bool)> {
         let full = self.exposures.len() >= self.config.read_read.exposures_max as usize;
         if full || !self.config.terms.read_read {
             return None;
         }
-        let mut chunks = ticket.returned(0, 0);
+        let mut chunks = Chunks {
+            writes: ticket.writes.returned(&[]),
+            reply: ticket.reply.map(|chunk| chunk.returned(0)),
+            ..Chunks::default()
+        };
         let id = ExposureId(self.next_exposure);
-        let mut add = |position: u32, parts: [Source; 2], reads: &mut ReadList| {
-            let bytes = parts.iter().map(Source::bytes).sum();
-            let segments = expose(&Expose { id, parts, bytes })?;
+        let mut add = |position: u32, from: Source, reads: &mut ReadList| {
+            let bytes = from.bytes();
+            let segments = expose(&Expose { id, from })?;
             let fits = segments.capacity() == u64::from(bytes)
                 && segments.iter().all(|segment| {
                     reads.push(ReadSegment {
@@ -428,23 +412,21 @@ impl Responder {
                 });
             fits.then_some(())
         };
-        let apart = results.apart(true);
-        let rest = results.rest(apart.as_ref());
-        let mut data = ReadList::default();
-        if let Some(apart) = apart {
-            add(apart.at, [apart.source, Source::NONE], &mut data)?;
+        let (mut data, mut missing) = (ReadList::default(), 0);
+        for (result, range) in results.ranges() {
+            add(result.at + missing, Source::Data(range), &mut data)?;
+            missing += result.bytes.next_multiple_of(4);
         }
-        let bytes = rest[0].len() + rest[1].len();
         chunks.reads = data;
-        if chunks.header_bytes() + bytes <= self.config.terms.inline.send as usize {
-            return Some((chunks, Some(rest)));
+        if chunks.header_bytes() + results.length <= self.config.terms.inline.send as usize {
+            return Some((chunks, true));
         }
         // The chunk at position zero comes first: positions ascend.
         chunks.reads = ReadList::default();
-        add(0, rest.map(Source::Message), &mut chunks.reads)?;
+        add(0, Source::Message(0..results.length), &mut chunks.reads)?;
         let all = data.iter().all(|read| chunks.reads.push(*read));
         let fits = chunks.header_bytes() <= self.config.terms.inline.send as usize;
-        (all && fits).then_some((chunks, None))
+        (all && fits).then_some((chunks, false))
     }
 
     fn answered(&mut self, ticket: &Ticket) {
@@ -458,6 +440,25 @@ impl Responder {
             overrun: true,
             ..ReplyPlan::default()
         }
+    }
+
+    fn write_reply_header(
+        &self,
+        ticket: &Ticket,
+        written: &[u32],
+        long: u32,
+        header: &mut Vec<u8>,
+    ) {
+        header.clear();
+        let reply = ReplyHeader {
+            xid: ticket.xid,
+            credits: self.granted,
+            writes: &ticket.writes,
+            written,
+            reply: ticket.reply.as_ref(),
+            long,
+        };
+        reply.encode(&mut Writer::new(header));
     }
 
     fn write_header(&self, xid: u32, body: Body, header: &mut Vec<u8>) {
@@ -539,12 +540,9 @@ fn refusal(xid: u32, credits: u32) -> Header {
 
 /// The steering tag of all chunks, if there is exactly one.
 fn only_tag(chunks: &Chunks) -> Option<u32> {
-    let read = chunks.reads.iter().map(|read| read.segment);
-    let written = [chunks.write, chunks.reply];
-    let written = written
-        .iter()
-        .flatten()
-        .flat_map(|chunk| chunk.iter().copied());
+    let read = chunks.reads.iter().map(|read| &read.segment);
+    let written =
+        (chunks.writes.segments().iter()).chain(chunks.reply.iter().flat_map(|it| it.iter()));
     let mut tags = read.chain(written).map(|segment| segment.handle);
     let first = tags.next()?;
     tags.all(|tag| tag == first).then_some(first)

@@ -1,21 +1,26 @@
 //! The header of RPC-over-RDMA version 1 (RFC 8166, section 4). It precedes an RPC message, and says which parts of the
 //! message are in memory.
 //!
-//! The lists are bounded by what RFC 8267, section 6.4.2 has every client keep to and every server take: one read
-//! chunk at position zero and one elsewhere, one write chunk, one reply chunk, sixteen segments each.
+//! RFC 8267, section 6.4.2 has every client keep to a read chunk at position zero and one elsewhere, one write chunk and one
+//! reply chunk, of sixteen segments each, and every server take them. The lists here hold more, for a COMPOUND of several
+//! READs or WRITEs: eight chunks elsewhere and eight write chunks. But no list is longer than two chunks of sixteen segments.
 
 use std::fmt;
 
-use super::xdr::{Decode, Encode, Reader, Writer, XdrError};
+use super::xdr::{Decode, Encode, Gap, Reader, Writer, XdrError};
 
 /// The version spoken here.
 pub const VERSION: u32 = 1;
 /// Most segments of one chunk.
 pub const CHUNK_SEGMENTS_MAX: usize = 16;
-/// Most segments of a read list: a chunk at position zero and one elsewhere.
+/// Most segments of all chunks of a read list.
 pub const READ_SEGMENTS_MAX: usize = 2 * CHUNK_SEGMENTS_MAX;
+/// Most chunks of a read list, besides that at position zero.
+pub const READ_CHUNKS_MAX: usize = 8;
+/// Most segments of all chunks of a write list.
+pub const WRITE_SEGMENTS_MAX: usize = 2 * CHUNK_SEGMENTS_MAX;
 /// Most chunks of a write list.
-pub const WRITE_CHUNKS_MAX: u32 = 1;
+pub const WRITE_CHUNKS_MAX: usize = 8;
 /// What every header begins with: xid, version, credits, procedure.
 pub const FIXED_BYTES: usize = 16;
 /// A header with three empty lists.
@@ -67,6 +72,16 @@ pub struct Few<T, const N: usize> {
 pub type Segments = Few<Segment, CHUNK_SEGMENTS_MAX>;
 /// A read list.
 pub type ReadList = Few<ReadSegment, READ_SEGMENTS_MAX>;
+/// The payloads of a message that are in read chunks, in their order.
+pub type Gaps = Few<Gap, READ_CHUNKS_MAX>;
+
+/// A write list: chunks in their order. An empty one asks for its data inline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteList {
+    segments: Few<Segment, WRITE_SEGMENTS_MAX>,
+    /// Where each chunk ends in `segments`.
+    ends: Few<u8, WRITE_CHUNKS_MAX>,
+}
 
 impl<T: Copy + Default, const N: usize> Few<T, N> {
     /// The first `N` of `items` and whether that is all of them.
@@ -92,6 +107,13 @@ impl<T: Copy + Default, const N: usize> Few<T, N> {
         *place = item;
         self.len += 1;
         true
+    }
+
+    /// Keeps the first `len` items, if there are more.
+    pub fn truncate(&mut self, len: usize) {
+        let kept = len.min(self.len());
+        self.items[kept..].fill(T::default());
+        self.len = kept as u8;
     }
 }
 
@@ -124,22 +146,138 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for Few<T, N> {
     }
 }
 
+/// Bytes that a chunk holds.
+pub fn capacity(chunk: &[Segment]) -> u64 {
+    chunk.iter().map(|segment| u64::from(segment.length)).sum()
+}
+
+/// Sets the lengths of a chunk's segments to what lies in each when the first `length` bytes were written.
+fn fill(chunk: &mut [Segment], length: u64) {
+    let mut left = length;
+    for segment in chunk {
+        segment.length = left.min(u64::from(segment.length)) as u32;
+        left -= u64::from(segment.length);
+    }
+}
+
 impl Segments {
     /// Bytes that the chunk holds.
     pub fn capacity(&self) -> u64 {
-        self.iter().map(|segment| u64::from(segment.length)).sum()
+        capacity(self)
     }
 
     /// The chunk as it is returned when its first `length` bytes were written: each segment with what lies in it.
     pub fn returned(&self, length: u64) -> Self {
-        let mut left = length;
         let mut chunk = *self;
-        for segment in chunk.iter_mut() {
-            segment.length = left.min(u64::from(segment.length)) as u32;
-            left -= u64::from(segment.length);
-        }
+        fill(&mut chunk, length);
         chunk
     }
+}
+
+impl WriteList {
+    /// A list of this chunk alone.
+    pub fn one(chunk: &Segments) -> Self {
+        let mut list = Self::default();
+        let _ = list.push(chunk);
+        list
+    }
+
+    /// Appends a chunk; `false` if there is no room for it.
+    #[must_use]
+    pub fn push(&mut self, chunk: &[Segment]) -> bool {
+        let before = self.segments;
+        let all = chunk.len() <= CHUNK_SEGMENTS_MAX
+            && chunk.iter().all(|segment| self.segments.push(*segment))
+            && self.ends.push(self.segments.len);
+        if !all {
+            self.segments = before;
+        }
+        all
+    }
+
+    /// How many chunks.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no chunk.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The segments of the chunk at this place.
+    pub fn chunk(&self, at: usize) -> Option<&[Segment]> {
+        let range = self.range(at)?;
+        self.segments.get(range)
+    }
+
+    /// The segments of each chunk.
+    pub fn chunks(&self) -> impl Iterator<Item = &[Segment]> {
+        (0..self.len()).filter_map(|at| self.chunk(at))
+    }
+
+    /// The segments of all chunks.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The list as it is returned when the first bytes of each chunk were written: so many, or none where `written` is shorter.
+    #[must_use]
+    pub fn returned(&self, written: &[u32]) -> Self {
+        let mut list = *self;
+        for at in 0..self.len() {
+            let bytes = written.get(at).copied().unwrap_or(0);
+            if let Some(range) = self.range(at) {
+                fill(&mut list.segments[range], bytes.into());
+            }
+        }
+        list
+    }
+
+    fn range(&self, at: usize) -> Option<std::ops::Range<usize>> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(start.into()..end.into())
+    }
+
+    /// Bytes in a header, without the word that ends the list.
+    fn bytes(&self) -> usize {
+        self.len() * 8 + self.segments.len() * SEGMENT_BYTES
+    }
+}
+
+impl Encode for WriteList {
+    fn encode(&self, w: &mut Writer<'_>) {
+        for chunk in self.chunks() {
+            w.bool(true);
+            w.array(chunk);
+        }
+        w.bool(false);
+    }
+}
+
+impl WriteList {
+    /// Reads chunks into an empty list.
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), XdrError> {
+        while r.bool()? {
+            for _ in 0..r.length("segments of a chunk", CHUNK_SEGMENTS_MAX as u32)? {
+                if !self.segments.push(Segment::decode(r)?) {
+                    return Err(too_long("segments of a write list", WRITE_SEGMENTS_MAX));
+                }
+            }
+            if !self.ends.push(self.segments.len) {
+                return Err(too_long("write list", WRITE_CHUNKS_MAX));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A list has an item more than is taken.
+fn too_long(what: &'static str, max: usize) -> XdrError {
+    let max = max as u32;
+    let len = max + 1;
+    XdrError::TooLong { what, len, max }
 }
 
 /// A write chunk or a reply chunk: a counted array of segments.
@@ -165,20 +303,15 @@ impl Encode for ReadList {
     }
 }
 
-impl Decode<'_> for ReadList {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        let mut list = Self::default();
+impl ReadList {
+    /// Reads segments into an empty list.
+    fn read(&mut self, r: &mut Reader<'_>) -> Result<(), XdrError> {
         while r.bool()? {
-            if !list.push(ReadSegment::decode(r)?) {
-                let max = READ_SEGMENTS_MAX as u32;
-                return Err(XdrError::TooLong {
-                    what: "read list",
-                    len: max + 1,
-                    max,
-                });
+            if !self.push(ReadSegment::decode(r)?) {
+                return Err(too_long("read list", READ_SEGMENTS_MAX));
             }
         }
-        Ok(list)
+        Ok(())
     }
 }
 
@@ -187,8 +320,8 @@ impl Decode<'_> for ReadList {
 pub struct Chunks {
     /// What the receiver has to fetch.
     pub reads: ReadList,
-    /// The only chunk of the write list. An empty one asks for the data inline.
-    pub write: Option<Segments>,
+    /// Where the DDP-eligible results go, each to a chunk.
+    pub writes: WriteList,
     /// Where a long reply goes.
     pub reply: Option<Segments>,
 }
@@ -196,42 +329,34 @@ pub struct Chunks {
 impl Chunks {
     /// Bytes of a header with these lists.
     pub fn header_bytes(&self) -> usize {
-        let chunk = |chunk: Option<&Segments>| chunk.map_or(0, |c| 4 + c.len() * SEGMENT_BYTES);
+        self.reads.len() * READ_SEGMENT_BYTES + self.answer_bytes()
+    }
+
+    /// Bytes of the header of a reply, which returns these lists.
+    pub fn answer_bytes(&self) -> usize {
+        let reply = self.reply.as_ref();
         HEADER_BYTES_MIN
-            + self.reads.len() * READ_SEGMENT_BYTES
-            + self.write.map_or(0, |_| 4)
-            + chunk(self.write.as_ref())
-            + chunk(self.reply.as_ref())
+            + self.writes.bytes()
+            + reply.map_or(0, |chunk| 4 + chunk.len() * SEGMENT_BYTES)
     }
 }
 
 impl Encode for Chunks {
     fn encode(&self, w: &mut Writer<'_>) {
         self.reads.encode(w);
-        w.chain(self.write.as_slice());
+        self.writes.encode(w);
         self.reply.encode(w);
     }
 }
 
 impl Decode<'_> for Chunks {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        let reads = ReadList::decode(r)?;
-        let mut write = None;
-        while r.bool()? {
-            if write.is_some() {
-                return Err(XdrError::TooLong {
-                    what: "write list",
-                    len: WRITE_CHUNKS_MAX + 1,
-                    max: WRITE_CHUNKS_MAX,
-                });
-            }
-            write = Some(Segments::decode(r)?);
-        }
-        Ok(Self {
-            reads,
-            write,
-            reply: Decode::decode(r)?,
-        })
+        // In place: the lists are long, and mostly empty.
+        let mut chunks = Self::default();
+        chunks.reads.read(r)?;
+        chunks.writes.read(r)?;
+        chunks.reply = Decode::decode(r)?;
+        Ok(chunks)
     }
 }
 
@@ -347,6 +472,53 @@ impl Encode for Header {
             Body::Done => {}
             Body::Error(error) => error.encode(w),
         }
+    }
+}
+
+/// The header of a reply that returns the chunks of its call, each with what was written to it.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyHeader<'a> {
+    /// That of the RPC message.
+    pub xid: u32,
+    /// Credits granted.
+    pub credits: u32,
+    /// The write list of the call.
+    pub writes: &'a WriteList,
+    /// Bytes written to each of its chunks; none where it is shorter.
+    pub written: &'a [u32],
+    /// The reply chunk of the call.
+    pub reply: Option<&'a Segments>,
+    /// Bytes written to that, which are the RPC message. 0: the message follows.
+    pub long: u32,
+}
+
+impl Encode for ReplyHeader<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        let procedure = if self.long > 0 { NOMSG } else { MSG };
+        w.words([self.xid, VERSION, self.credits, procedure]);
+        // Nothing to fetch.
+        w.bool(false);
+        let written = self.written.iter().chain(std::iter::repeat(&0));
+        for (chunk, bytes) in self.writes.chunks().zip(written) {
+            w.bool(true);
+            encode_filled(chunk, *bytes, w);
+        }
+        w.bool(false);
+        w.bool(self.reply.is_some());
+        if let Some(chunk) = self.reply {
+            encode_filled(chunk, self.long, w);
+        }
+    }
+}
+
+/// A chunk whose first bytes were written.
+fn encode_filled(chunk: &[Segment], bytes: u32, w: &mut Writer<'_>) {
+    w.length(chunk.len());
+    let mut left = bytes;
+    for segment in chunk {
+        let length = left.min(segment.length);
+        left -= length;
+        Segment { length, ..*segment }.encode(w);
     }
 }
 

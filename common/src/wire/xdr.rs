@@ -69,24 +69,70 @@ pub trait Decode<'a>: Sized {
 pub struct Reader<'a> {
     rest: &'a [u8],
     total: usize,
-    apart: Option<Apart<'a>>,
+    apart: Apart<'a>,
+    /// How many bytes were missing so far, with their padding.
+    missing: usize,
 }
 
-/// Payload that a transport brought apart from its message (a write chunk, RFC 8166 section 3.4.6).
-#[derive(Clone, Copy, Debug)]
-pub struct Apart<'a> {
-    /// Bytes of it.
+/// Payload without its length word and padding, apart from a message or to be sent apart from it (RFC 8166, section 3.4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// Its first byte in the whole message; 0: it is the next payload, wherever that is.
+    pub at: u32,
+    /// Length in bytes.
     pub bytes: u32,
-    /// They themselves, or nothing where the reader knows where they are.
-    pub data: &'a [u8],
+}
+
+impl Gap {
+    /// The first byte behind it in the whole message, which has its padding.
+    pub const fn end(&self) -> u64 {
+        self.at as u64 + (self.bytes as u64).next_multiple_of(4)
+    }
+
+    /// What it leaves out of a message.
+    pub const fn padded(&self) -> usize {
+        self.bytes as usize + padding(self.bytes as usize)
+    }
+
+    /// The bytes in the whole message.
+    pub const fn range(&self) -> Range<usize> {
+        self.at as usize..self.at as usize + self.bytes as usize
+    }
+}
+
+/// What of a message's payload a transport brought apart from it.
+#[derive(Clone, Copy, Debug)]
+pub enum Apart<'a> {
+    /// The next payload.
+    Next {
+        /// Bytes of it.
+        bytes: u32,
+        /// They themselves, or nothing where the reader knows where they are.
+        data: &'a [u8],
+    },
+    /// These payloads, in their order. Whoever reads them knows where they are, and gets nothing instead.
+    Gaps(&'a [Gap]),
+}
+
+impl Apart<'_> {
+    const NONE: Self = Self::Gaps(&[]);
+
+    /// How many payloads.
+    const fn count(&self) -> usize {
+        match self {
+            Self::Next { .. } => 1,
+            Self::Gaps(gaps) => gaps.len(),
+        }
+    }
 }
 
 /// How far a message has been read, for a reader that goes on when the message is at hand again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadMark {
     position: usize,
-    /// Whether the payload that came apart is still to come.
-    apart: bool,
+    /// How many payloads that came apart are still to come.
+    apart: usize,
+    missing: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -95,14 +141,20 @@ impl<'a> Reader<'a> {
         Self {
             rest: bytes,
             total: bytes.len(),
-            apart: None,
+            apart: Apart::NONE,
+            missing: 0,
         }
     }
 
-    /// The same, for a message without its payload: of that only the length is in it.
+    /// The same, for a message without these payloads: of each only the length is in it.
     #[must_use]
-    pub fn reduced(self, apart: Option<Apart<'a>>) -> Self {
+    pub fn reduced(self, apart: Apart<'a>) -> Self {
         Self { apart, ..self }
+    }
+
+    /// How many payloads that came apart are still to be read.
+    pub fn apart_left(&self) -> usize {
+        self.apart.count()
     }
 
     /// How many bytes have been read: the XDR position of the next item.
@@ -114,7 +166,8 @@ impl<'a> Reader<'a> {
     pub fn mark(&self) -> ReadMark {
         ReadMark {
             position: self.position(),
-            apart: self.apart.is_some(),
+            apart: self.apart.count(),
+            missing: self.missing,
         }
     }
 
@@ -123,11 +176,20 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`XdrError::Short`]: `mark` is not in this message, or lies before this reader's place.
     pub fn resume(mut self, mark: ReadMark) -> Result<Self, XdrError> {
-        let read = mark.position.checked_sub(self.position());
-        let rest = read.and_then(|read| self.rest.get(read..));
-        self.rest = rest.ok_or(XdrError::Short)?;
-        self.apart = self.apart.filter(|_| mark.apart);
+        self = self.forward_to(mark.position).ok_or(XdrError::Short)?;
+        self.missing = mark.missing;
+        let used = self.apart.count().checked_sub(mark.apart);
+        for _ in 0..used.ok_or(XdrError::Short)? {
+            self.apart = self.behind_next();
+        }
         Ok(self)
+    }
+
+    /// Goes on at the byte at `position`, if it is not before this reader's place.
+    pub fn forward_to(mut self, position: usize) -> Option<Self> {
+        let read = position.checked_sub(self.position())?;
+        self.rest = self.rest.get(read..)?;
+        Some(self)
     }
 
     /// What has not been read.
@@ -140,8 +202,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`XdrError::Trailing`] otherwise.
     pub fn finish(&self) -> Result<(), XdrError> {
-        let apart = self.apart.map_or(0, |apart| apart.bytes as usize);
-        match self.rest.len() + apart {
+        let apart = match self.apart {
+            Apart::Next { bytes, .. } => bytes as usize,
+            Apart::Gaps(gaps) => gaps.iter().map(|gap| gap.bytes as usize).sum(),
+        };
+        match self.rest.len().saturating_add(apart) {
             0 => Ok(()),
             left => Err(XdrError::Trailing(left)),
         }
@@ -234,14 +299,58 @@ impl<'a> Reader<'a> {
     /// As [`Reader::opaque`], and [`XdrError::BadValue`] where as many bytes were not brought.
     #[inline]
     pub fn payload(&mut self, what: &'static str, max: u32) -> Result<&'a [u8], XdrError> {
-        let Some(apart) = self.apart.take() else {
+        let Some((bytes, data)) = self.is_next_apart() else {
             return self.opaque(what, max);
         };
         let value = self.length(what, max)?;
-        if value != apart.bytes {
+        if value != bytes {
             return Err(XdrError::BadValue { what, value });
         }
-        Ok(apart.data)
+        self.passes_gap(value);
+        Ok(data)
+    }
+
+    /// Passes over a payload. Returns its length if it came apart; the padding may have come with it.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`], [`XdrError::BadValue`] where as many bytes were not brought.
+    pub fn skip_payload(&mut self, what: &'static str) -> Result<Option<u32>, XdrError> {
+        let Some((bytes, _)) = self.is_next_apart() else {
+            self.opaque(what, u32::MAX)?;
+            return Ok(None);
+        };
+        let value = self.u32()?;
+        if value != bytes && value.checked_next_multiple_of(4) != Some(bytes) {
+            return Err(XdrError::BadValue { what, value });
+        }
+        self.passes_gap(value);
+        Ok(Some(value))
+    }
+
+    /// The next payload that came apart, if it is the one whose length word comes now: its bytes, and they themselves.
+    fn is_next_apart(&self) -> Option<(u32, &'a [u8])> {
+        match self.apart {
+            Apart::Next { bytes, data } => Some((bytes, data)),
+            Apart::Gaps(gaps) => {
+                let gap = gaps.first()?;
+                // Behind the length word.
+                let here = self.position() + self.missing + 4;
+                (gap.at == 0 || gap.at as usize == here).then_some((gap.bytes, &[]))
+            }
+        }
+    }
+
+    /// What came apart behind the next payload that did.
+    fn behind_next(&self) -> Apart<'a> {
+        match self.apart {
+            Apart::Gaps([_, rest @ ..]) => Apart::Gaps(rest),
+            _ => Apart::NONE,
+        }
+    }
+
+    fn passes_gap(&mut self, bytes: u32) {
+        self.apart = self.behind_next();
+        self.missing += Gap { at: 0, bytes }.padded();
     }
 
     /// The length that stands before variable-length data or an array.

@@ -121,8 +121,8 @@ impl Outbox {
         }
     }
 
-    /// Sends a reply whose data is `placed` apart from it, as one message. If it must wait, the data is copied, so that
-    /// no pin outlasts this.
+    /// Sends a reply of which one result is `placed` apart from it, as one message. If it must wait, the data is copied, so
+    /// that no pin outlasts this.
     pub fn send_gathered(&mut self, reply: &[u8], placed: &Placed, serves: &Serves) {
         let none = Source::Bytes(&[]);
         let count = placed.pieces.len() + 3;
@@ -134,8 +134,10 @@ impl Outbox {
                 &mut many[..]
             }
         };
-        let (head, tail) = reply.split_at(placed.at);
-        let padding = &[0; 3][..placed.length.wrapping_neg() as usize % 4];
+        // There is one placement.
+        let result = placed.results.first().copied().unwrap_or_default();
+        let (head, tail) = reply.split_at(result.at as usize);
+        let padding = &[0; 3][..result.bytes.wrapping_neg() as usize % 4];
         parts[0] = Source::Bytes(head);
         for (part, piece) in parts[1..].iter_mut().zip(&placed.pieces) {
             *part = piece.source(&serves.arena);

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
-    Data, Expose, ExposureId, INLINE_BYTES, Ignored, IncomingCall, PrivateData, ReadRead, Received,
+    Expose, ExposureId, INLINE_BYTES, Ignored, IncomingCall, PrivateData, ReadRead, Received,
     Responder, ResponderConfig, Results, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
@@ -17,7 +17,7 @@ use odafs_fabric::{Completion, QueuePair, SteeringTag};
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
 use super::{LineProgress, Now, Serves};
-use crate::calls::{Back, Caller, Job, Notes, Outcome, Placed, Transport};
+use crate::calls::{Back, Caller, Job, Notes, Outcome, Placements, Transport};
 use crate::registration::{Adapter, Lease, Registrar};
 
 mod back;
@@ -32,7 +32,7 @@ pub use config::{Credits, RdmaConfig, RdmaCounters};
 use back::WayBack;
 use config::{add, count};
 use parked::Parked;
-use pieces::{Pieces, cut, gather, inline};
+use pieces::{Pieces, cut, gather};
 use pull::{Arrived, Pulling};
 
 /// The private data for a new connection.
@@ -113,7 +113,7 @@ impl RdmaLine {
                 connection: number,
                 transport,
                 reply_bytes_max: terms.inline.send,
-                placement: None,
+                placements: Placements::default(),
                 apart: None,
                 // Without a credit nothing would ever leave.
                 back: (reverse_credits > 0).then(|| Arc::clone(&back) as Arc<dyn Back>),
@@ -346,13 +346,13 @@ impl RdmaLine {
         self.defer((job, syncs), ticket, Some(lease), at, now);
     }
 
-    /// Tells the procedures how long this call's reply may be, and whether its data may be placed.
+    /// Tells the procedures how long this call's reply may be, and where its data may be placed.
     fn prepare(&mut self, ticket: &Ticket) {
         if self.responder.terms().read_read {
-            self.caller.placement = Some(u32::MAX);
+            self.caller.placements = Placements::one(u32::MAX);
             self.caller.reply_bytes_max = EXPOSED_BYTES_MAX;
         } else {
-            self.caller.placement = ticket.placement();
+            self.caller.placements = ticket.placements();
             self.caller.reply_bytes_max = ticket.reply_bytes_max();
         }
     }
@@ -410,20 +410,14 @@ impl RdmaLine {
     }
 
     fn answer(&mut self, outcome: Outcome, ticket: Ticket, reply: &mut Vec<u8>, now: &Now<'_>) {
-        let mut ahead = Vec::new();
-        let (data, pieces) = match outcome {
-            Outcome::Replied => (Data::None, Vec::new()),
-            Outcome::Placed(Placed { at, length, pieces }) => (Data::Apart { at, length }, pieces),
-            Outcome::Write(writes) => {
-                ahead = writes;
-                (Data::None, Vec::new())
-            }
+        let (mut ahead, mut results) = (Vec::new(), Results::whole(reply.len()));
+        let mut pieces = Vec::new();
+        match outcome {
+            Outcome::Replied => {}
+            Outcome::Placed(placed) => (results.apart, pieces) = (placed.results, placed.pieces),
+            Outcome::Write(writes) => ahead = writes,
             Outcome::Dropped | Outcome::Deferred(_) => return self.responder.dropped(ticket),
-        };
-        let results = Results {
-            length: reply.len(),
-            data,
-        };
+        }
         let mut pieces = Pieces::new(pieces);
         let mut head = Vec::new();
         let answer = if self.responder.terms().read_read {
@@ -445,7 +439,10 @@ impl RdmaLine {
         let answer = QueuedReply {
             writes,
             head,
-            body: inline(&answer.inline, reply),
+            body: match answer.inline {
+                true => std::mem::take(reply),
+                false => Vec::new(),
+            },
             invalidate: answer.invalidate.map(SteeringTag),
         };
         self.post_receives();
@@ -478,7 +475,7 @@ impl RdmaLine {
             let remote = lease.remote()?;
             let segment = Segment {
                 handle: remote.tag.0,
-                length: expose.bytes,
+                length: expose.from.bytes(),
                 offset: remote.offset,
             };
             let stored = lease.store(0, &bytes);

@@ -6,7 +6,7 @@ use odafs_fabric::{Completion, QueuePair};
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
 use super::{LineProgress, Now, Serves};
-use crate::calls::{Caller, Notes, Outcome, Transport};
+use crate::calls::{Caller, Notes, Outcome, Placements, Transport};
 
 /// Bytes of a reply that are reserved for what is not data: attributes, and the most references that come with data.
 const BESIDE_DATA: u32 = 2048;
@@ -34,7 +34,7 @@ impl RpcLine {
             transport,
             reply_bytes_max,
             // The data belongs into the reply. What is in frames is gathered from there when the reply is sent.
-            placement: Some(reply_bytes_max.saturating_sub(BESIDE_DATA)),
+            placements: Placements::one(reply_bytes_max.saturating_sub(BESIDE_DATA)),
             apart: None,
             back: None,
             notes: Notes::default(),

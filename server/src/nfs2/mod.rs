@@ -194,8 +194,8 @@ impl Program for Nfs2 {
                 .reply_bytes_max
                 .saturating_sub(REPLY_OVERHEAD_BYTES)
                 .min(MAX_DATA),
-            placement: call.caller.placement,
-            apart: call.apart,
+            placement: call.caller.placements.first(),
+            apart: call.apart.get(0),
         };
         let mut arguments = call.arguments;
         macro_rules! step {

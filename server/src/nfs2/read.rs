@@ -26,11 +26,8 @@ pub(super) fn read(
     let (export, who, effort) = (context.export, &context.who, context.effort);
     if context.placement.is_some() {
         let (done, pieces) = read_pinned(export, who, &file, range, effort)?;
-        return Ok(Answer::Placed(Placed {
-            at: ReadReply::placed(w, done.count, &done.attributes.into()),
-            length: done.count,
-            pieces,
-        }));
+        let at = ReadReply::placed(w, done.count, &done.attributes.into());
+        return Ok(Answer::Placed(Placed::one(at, done.count, pieces)));
     }
     let mut reply = ReadReply::begin(w, range.count);
     match read_pages(export, who, &file, range, effort, reply.data()) {

@@ -6,11 +6,11 @@ use odafs_common::wire::nfs2::*;
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_nic::calls::{Caller, Notes, Transport};
+use odafs_nic::calls::{Caller, Notes, Placements, Transport};
 
 use super::Nfs2;
 use crate::rpc::access::Rights;
-use crate::rpc::{Answer, Call, Program as _};
+use crate::rpc::{Answer, ApartPayloads, Call, Program as _};
 use crate::vfs::around::Change;
 use crate::vfs::promises::{Holders, Keeper as By, Party};
 use crate::vfs::read::Effort;
@@ -41,7 +41,7 @@ fn call(world: &World, procedure: Procedure, arguments: &[u8]) -> Option<Vec<u8>
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 1 << 20,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: None,
         notes: Notes::default(),
@@ -52,7 +52,7 @@ fn call(world: &World, procedure: Procedure, arguments: &[u8]) -> Option<Vec<u8>
         rights: Rights::default(),
         procedure: procedure.code(),
         arguments: Reader::new(arguments),
-        apart: None,
+        apart: ApartPayloads::default(),
         effort: Effort::MayBlock,
     };
     let mut results = Vec::new();

@@ -202,8 +202,8 @@ impl Program for Nfs3 {
                 .reply_bytes_max
                 .saturating_sub(REPLY_OVERHEAD_BYTES)
                 .min(DATA_BYTES_MAX),
-            placement: call.caller.placement,
-            apart: call.apart,
+            placement: call.caller.placements.first(),
+            apart: call.apart.get(0),
         };
         let mut arguments = call.arguments;
         macro_rules! step {

@@ -67,11 +67,10 @@ fn read_placed(
     w: &mut Writer<'_>,
 ) -> PlacingStep {
     match read_pinned(context.export, &context.who, file, range, context.effort) {
-        Ok((done, pieces)) => Ok(Answer::Placed(Placed {
-            at: ReadReply::placed(w, done.count, done.eof, &done.attributes.into()),
-            length: done.count,
-            pieces,
-        })),
+        Ok((done, pieces)) => {
+            let at = ReadReply::placed(w, done.count, done.eof, &done.attributes.into());
+            Ok(Answer::Placed(Placed::one(at, done.count, pieces)))
+        }
         Err(failed) => refuse(w, failed, Some(file.attributes().into())),
     }
 }
@@ -90,12 +89,12 @@ mod tests {
     use odafs_common::wire::nfs3::{FileHandle, Procedure};
     use odafs_common::wire::xdr::{Decode as _, Reader};
     use odafs_fabric::Peer;
-    use odafs_nic::calls::{Caller, Notes, Transport};
+    use odafs_nic::calls::{Caller, Notes, Placements, Transport};
 
     use super::*;
     use crate::nfs3::Nfs3;
     use crate::rpc::access::Rights;
-    use crate::rpc::{Call, Program as _};
+    use crate::rpc::{ApartPayloads, Call, Program as _};
     use crate::vfs::read::Effort;
     use crate::vfs::testing::{World, owner};
 
@@ -115,7 +114,7 @@ mod tests {
             connection: 1,
             transport: Transport::NfsTcp,
             reply_bytes_max: 1 << 20,
-            placement: None,
+            placements: Placements::default(),
             apart: None,
             back: None,
             notes: Notes::default(),
@@ -126,7 +125,7 @@ mod tests {
             rights: Rights::default(),
             procedure: Procedure::Read.code(),
             arguments: Reader::new(&arguments),
-            apart: None,
+            apart: ApartPayloads::default(),
             effort: Effort::MayBlock,
         };
         world.write_unreported(&file, b"old and new");

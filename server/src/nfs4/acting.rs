@@ -64,7 +64,7 @@ impl<'a> Acting<'a> {
 mod tests {
     use odafs_common::wire::rpc::{Auth, AuthSys, Groups};
     use odafs_fabric::Peer;
-    use odafs_nic::calls::{Caller, Notes, Transport};
+    use odafs_nic::calls::{Caller, Notes, Placements, Transport};
 
     use super::*;
     use crate::rpc::access::{Access, Rule, Squash};
@@ -83,7 +83,7 @@ mod tests {
             connection: 1,
             transport: Transport::NfsTcp,
             reply_bytes_max: 1 << 20,
-            placement: None,
+            placements: Placements::default(),
             apart: None,
             back: None,
             notes: Notes::default(),

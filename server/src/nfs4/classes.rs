@@ -40,10 +40,10 @@ pub(super) fn repeats<'a>(operations: Operations<'a>) -> Repeats<'a> {
     found
 }
 
-/// Whether a compound may wait for stable storage.
-pub(super) fn may_sync(operations: Operations<'_>) -> bool {
-    let mut operations = operations.map_while(Result::ok);
-    operations.any(|operation| !syncs_nothing(operation.code()))
+/// Whether a compound may wait for stable storage. One whose data came apart from the message cannot be read to its end here:
+/// it writes.
+pub(super) fn may_sync(mut operations: Operations<'_>) -> bool {
+    operations.any(|it| it.map_or(true, |operation| !syncs_nothing(operation.code())))
 }
 
 /// Whether an operation brings nothing to stable storage.

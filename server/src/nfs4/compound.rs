@@ -5,15 +5,17 @@ use odafs_common::wire::xdr::Encode;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Back, Placed};
+use odafs_nic::calls::{Back, Placements};
 
 use super::object::{FileHandleBytes, Object, Tree};
+use super::placing::Placing;
 use super::state::{Io, Origin, Sender};
 use super::{
     Nfs4, access, acting::Acting, clients, commit, copy, create, getattr, link, lock, lookup,
     offload, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
     verify, write, xattrs,
 };
+use crate::rpc::ApartPayloads;
 use crate::vfs::advice::Pattern;
 use crate::vfs::attributes::attributes_now;
 use crate::vfs::export::Exports;
@@ -88,12 +90,16 @@ pub(super) struct Compound<'a> {
     pub sender: Sender,
     /// The client whose lease an operation has renewed (4.0).
     pub renewed: Option<u64>,
-    /// How many bytes of data may go to the caller's memory instead of into the reply.
-    pub placement: Option<u32>,
+    /// The caller's memory for data that go there instead of into the reply.
+    pub placements: Placements,
     /// The data that go there.
-    pub placed: Option<Placed>,
-    /// The payload, if it came apart from the arguments and no operation has used it yet.
-    pub apart: Option<Gather<'a>>,
+    pub placing: Placing,
+    /// Whether a hint of what will be needed was taken.
+    pub has_filled: bool,
+    /// The payloads that came apart from the arguments.
+    pub apart: ApartPayloads<'a>,
+    /// Which of them is of this operation.
+    pub came: Option<usize>,
     pub current: CurrentObject,
     pub saved: CurrentObject,
     /// The longest reply, in bytes from the compound's status on.
@@ -395,12 +401,18 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The payload of an operation: `decoded`, or what came apart from the message. Only the first payload of a compound can.
-    pub fn payload<'p>(&mut self, decoded: &'p [u8]) -> Gather<'p>
+    /// The payload of the operation: `decoded`, or what came apart from the message.
+    pub fn payload<'p>(&self, decoded: &'p [u8]) -> Gather<'p>
     where
         'a: 'p,
     {
-        self.apart.take().unwrap_or_else(|| decoded.into())
+        let apart = self.came.and_then(|number| self.apart.get(number));
+        apart.unwrap_or_else(|| decoded.into())
+    }
+
+    /// How many bytes of the operation's data can go to the caller's memory. `None`: they go into the reply.
+    pub fn placement(&self) -> Option<u32> {
+        self.placing.room(&self.placements)
     }
 
     /// How many bytes of the reply are left for results.

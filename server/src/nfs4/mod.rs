@@ -31,6 +31,7 @@ mod object;
 mod offload;
 mod open;
 mod owners;
+mod placing;
 mod read;
 mod readdir;
 mod readlink;
@@ -51,17 +52,15 @@ mod verify;
 mod write;
 mod xattrs;
 
-use std::ops::Range;
-
 use odafs_common::wire::nfs4::{
-    Bitmap, MAX_MINOR_VERSION, Operations, PROGRAM, Procedure, Status, VERSION, first_payload,
+    Bitmap, MAX_MINOR_VERSION, Operations, PROGRAM, Procedure, Status, VERSION, payloads_apart,
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use crate::rpc::drc::Repeats;
-use crate::rpc::{Admission, Answer, Call, Program};
+use crate::rpc::{Admission, Answer, Call, Lengths, Program};
 use crate::vfs::export::Exports;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
@@ -291,10 +290,11 @@ impl Program for Arc<Nfs4> {
         operations(procedure, arguments).is_some_and(classes::may_sync)
     }
 
-    fn payload(&self, procedure: u32, arguments: Reader<'_>) -> Option<Range<usize>> {
-        Procedure::from_code(procedure).filter(|it| *it == Procedure::Compound)?;
-        let (start, length) = first_payload(arguments)?;
-        Some(start..start + length)
+    fn payloads(&self, procedure: u32, arguments: Reader<'_>) -> Lengths {
+        match Procedure::from_code(procedure) {
+            Some(Procedure::Compound) => payloads_apart(arguments),
+            _ => Lengths::default(),
+        }
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {

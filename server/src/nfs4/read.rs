@@ -1,9 +1,8 @@
 //! READ and READ_PLUS (RFC 7530, section 16.23; RFC 8881, section 18.22; RFC 7862, section 15.10). The thread that received the
-//! call copies resident pages into the reply. If the caller has a placement, READ sends it the pages from the page cache
-//! without a copy.
+//! call copies resident pages into the reply. If the caller has a placement for it, READ sends it the pages from the page cache
+//! without a copy. READ_PLUS is not DDP-eligible (RFC 8267, section 6.1): nobody could tell where its data will be.
 
 use odafs_common::wire::nfs4::{OpCode, ReadArgs, ReadPlusReply, ReadReply, ResultWriter, Status};
-use odafs_nic::calls::Placed;
 
 use super::DATA_BYTES_MAX;
 use super::compound::{Compound, Done};
@@ -25,7 +24,7 @@ pub(super) fn read(
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let (file, pattern) = c.file_to_read(arguments.state)?;
-    match c.placement.filter(|_| c.placed.is_none()) {
+    match c.placement() {
         Some(room) => read_placed(c, (&file, pattern), arguments, room, w),
         None => read_inline(c, (&file, pattern), arguments, w),
     }
@@ -46,7 +45,7 @@ fn check_room(c: &Compound<'_>, arguments: &ReadArgs, range: ReadRange, eof: boo
 }
 
 fn read_inline(
-    c: &Compound<'_>,
+    c: &mut Compound<'_>,
     (file, pattern): (&Arc<File>, Pattern),
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
@@ -64,6 +63,7 @@ fn read_inline(
     )?;
     check_room(c, arguments, range, done.eof)?;
     reply.finish(done.count, done.eof);
+    c.placing.inline();
     Ok(Status::Ok)
 }
 
@@ -76,11 +76,9 @@ fn read_placed(
 ) -> Done<Status> {
     let range = range(file, arguments, room as usize);
     let (done, pieces) = read_pinned_as(c.export, &c.who, file, range, pattern, c.effort)?;
-    c.placed = Some(Placed {
-        at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof),
-        length: done.count,
-        pieces,
-    });
+    check_room(c, arguments, range, done.eof)?;
+    let at = ReadReply::placed(w.start(OpCode::Read), done.count, done.eof);
+    c.placing.place(at, done.count, pieces);
     Ok(Status::Ok)
 }
 

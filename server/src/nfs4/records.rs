@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 
-use super::state::{NamedFiles, Reclaiming, Record};
+use super::state::{NamedFiles, Reclaiming, Record, client_identity};
 use crate::vfs::ObjectId;
 use crate::vfs::hex::{self, hex};
 
@@ -183,8 +183,14 @@ fn number(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| clean)
 }
 
+/// Version 0.1.0 kept long names whole, where a digest is kept now.
 fn identity(digits: &str) -> Option<Vec<u8>> {
-    hex::bytes(digits).filter(|identity| !identity.is_empty())
+    let identity = hex::bytes(digits)?;
+    let (kind, name) = identity.split_first()?;
+    Some(match kind {
+        0 | 1 => client_identity(*kind, name),
+        _ => identity,
+    })
 }
 
 #[cfg(test)]

@@ -10,13 +10,12 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_common::wire::xdr::Writer;
 use odafs_fabric::clock;
-use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::Placed;
 
 use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
 use super::object::Object;
+use super::placing::Placing;
 use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, clients, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
@@ -28,7 +27,7 @@ pub(super) const REPLY_OVERHEAD_BYTES: usize = 64;
 
 /// Runs a compound.
 pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
-    let bytes = call.arguments.rest().len() + call.apart.as_ref().map_or(0, Gather::len);
+    let bytes = call.arguments.rest().len() + call.apart.bytes();
     let mut operations = match Operations::begin(call.arguments) {
         Ok(operations) => operations,
         Err(error) => return Answer::Garbage(error),
@@ -52,9 +51,11 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         now: clock::now(),
         sender: Sender::Named,
         renewed: None,
-        placement: call.caller.placement,
-        placed: None,
+        placements: call.caller.placements,
+        placing: Placing::default(),
+        has_filled: false,
         apart: call.apart,
+        came: None,
         current: CurrentObject::default(),
         saved: CurrentObject::default(),
         room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
@@ -228,7 +229,7 @@ impl Compound<'_> {
             Err((next, code)) => {
                 let so_far = w.mark();
                 let slot = held.slot.take();
-                let whole = self.placed.is_none();
+                let whole = !self.placing.is_any_placed();
                 let cut_short = (slot.is_some() && held.has_begun)
                     .then(|| CutShort::before(code, so_far, results, whole));
                 let held = Held {
@@ -249,12 +250,13 @@ impl Compound<'_> {
         if let Some(slot) = held.slot.take() {
             let reply = &*results.written(so_far.start());
             let mut state = self.server.state.lock();
-            state.finish(self.now, &slot, reply, self.placed.is_none());
+            state.finish(self.now, &slot, reply, !self.placing.is_any_placed());
         } else if let Some(client) = self.renewed.filter(|_| self.effort == Effort::MayBlock) {
             // This fails if the client was expelled meanwhile. Its next operation says so.
             let _ = self.server.state.lock().renew(self.now, client);
         }
-        self.placed.map_or(Answer::Replied, Answer::Placed)
+        let placed = self.placing.into_placed();
+        placed.map_or(Answer::Replied, Answer::Placed)
     }
 
     /// Runs the operations that are left. Returns the status of the last one, or the place and the code of the one that would block.
@@ -267,8 +269,11 @@ impl Compound<'_> {
         let mut last = Status::Ok;
         while last == Status::Ok {
             let next = operations.mark();
+            let apart = operations.apart_left();
             last = match operations.next() {
                 Some(Ok(operation)) => {
+                    let came = operations.apart_left() < apart;
+                    self.came = came.then(|| self.apart.count() - apart);
                     let (code, had_begun) = (operation.code(), held.has_begun);
                     held.first.get_or_insert(code);
                     // Of the operations that change something, only WRITE is made by a thread that may not block.
@@ -300,7 +305,7 @@ impl Compound<'_> {
             w.fail(code, Status::Resource);
             return Some(Status::Resource);
         }
-        let (results, current, placed) = (w.count(), self.current, self.placed.is_some());
+        let (results, current, placing) = (w.count(), self.current, self.placing.mark());
         let done = self.execute(operation, w);
         // This thread cannot act as the caller in the store. What the store refused to it may be allowed to the caller.
         let missed = self.effort == Effort::ResidentOnly && ids::were_missed();
@@ -322,7 +327,7 @@ impl Compound<'_> {
             _ => {
                 self.current = current;
                 self.act_in_export();
-                self.placed.take_if(|_| !placed);
+                self.placing.take_back(placing);
                 return None;
             }
         };
@@ -334,7 +339,7 @@ impl Compound<'_> {
         if let Some(status) = too_big {
             w.take_back();
             w.fail(code, status);
-            self.placed.take_if(|_| !placed);
+            self.placing.take_back(placing);
         }
         if status == Status::Ok && renewed.is_some() {
             self.renewed = renewed;
@@ -383,8 +388,7 @@ impl Compound<'_> {
             origin: self.origin,
             sender: self.sender,
             renewed: self.renewed,
-            placed: self.placed,
-            apart: self.apart.is_some(),
+            placing: self.placing,
             current: self.current,
             saved: self.saved,
             room: self.room,
@@ -401,14 +405,12 @@ struct SuspendedCompound {
     next: OperationsMark,
     /// How far results are written: to the end of those before this operation.
     so_far: ResultsMark,
-    /// Whether a payload that came apart is still to be used.
-    apart: bool,
     // The other fields are those of `Compound`.
     minor: u32,
     origin: Option<Origin>,
     sender: Sender,
     renewed: Option<u64>,
-    placed: Option<Placed>,
+    placing: Placing,
     current: CurrentObject,
     saved: CurrentObject,
     room: usize,
@@ -437,9 +439,12 @@ impl Suspended for SuspendedCompound {
             now: clock::now(),
             sender: suspended.sender,
             renewed: suspended.renewed,
-            placement: call.caller.placement,
-            placed: suspended.placed,
-            apart: call.apart.filter(|_| suspended.apart),
+            placements: call.caller.placements,
+            placing: suspended.placing,
+            // Only threads that may block fill, and those do not suspend.
+            has_filled: false,
+            apart: call.apart,
+            came: None,
             current: suspended.current,
             saved: suspended.saved,
             room: suspended.room,

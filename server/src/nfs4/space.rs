@@ -68,11 +68,10 @@ pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
 
 /// IO_ADVISE: returns the hints that the server takes.
 ///
-/// - An order holds for an open and for all of the file. If it is of a part, of no open, or several at once, it is left.
-/// - What will be needed comes into memory before the reply, as far as [`advice::will_need`] goes. Where that is to cost nobody
-///   anything, it takes only frames that are free.
-/// - What will not be needed goes, as far as [`advice::dont_need`] lets it.
-pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
+/// - An order holds for an open and for all of the file. If it is of a part, or several at once, the open has none afterwards.
+/// - What will be needed comes into memory before the reply, as far as [`advice::will_need`] goes, once in a compound. Where that
+///   is to cost nobody anything, it takes only frames that are free.
+pub(super) fn advise(c: &mut Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
     c.may_block()?;
     let file = c.file_for(arguments.state, Io::Read)?;
     let (offset, count) = (arguments.offset, arguments.count);
@@ -80,16 +79,20 @@ pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap>
     let range = Range { offset, length };
     let asked = |hint| arguments.hints.has(hint);
     let mut taken = Bitmap::EMPTY;
-    let whole = offset == 0 && length >= file.attributes().size;
-    let mut orders = ORDERS.iter().filter(|(hint, _)| asked(*hint));
-    if let (Some((hint, pattern)), None) = (orders.next(), orders.next())
-        && whole
-        && !asked(io_advice::SEQUENTIAL_BACKWARDS)
-    {
+    let backwards = asked(io_advice::SEQUENTIAL_BACKWARDS);
+    let orders: Vec<_> = ORDERS.iter().filter(|(hint, _)| asked(*hint)).collect();
+    if backwards || !orders.is_empty() {
+        let whole = offset == 0 && length >= file.attributes().size;
+        let order = match orders[..] {
+            [order] if whole && !backwards => Some(*order),
+            _ => None,
+        };
+        let pattern = order.map_or(Pattern::Normal, |(_, pattern)| pattern);
         let stateid = c.stateid(arguments.state)?;
         let mut state = c.server.state.lock();
-        if state.read_in_order(c.now, c.sender, &stateid, file.object(), *pattern) {
-            taken = taken.with(*hint);
+        let is_kept = state.read_in_order(c.now, c.sender, &stateid, file.object(), pattern);
+        if let Some((hint, _)) = order.filter(|_| is_kept) {
+            taken = taken.with(hint);
         }
     }
     let needed = [
@@ -97,13 +100,12 @@ pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap>
         (io_advice::WILL_NEED_OPPORTUNISTIC, Frames::Free),
     ];
     for (hint, frames) in needed.into_iter().filter(|(hint, _)| asked(*hint)) {
+        if std::mem::replace(&mut c.has_filled, true) {
+            break;
+        }
         if advice::will_need(c.export, &c.who, &file, range, frames)? {
             taken = taken.with(hint);
         }
-    }
-    if asked(io_advice::DONT_NEED) {
-        advice::dont_need(c.export, &c.who, &file, range)?;
-        taken = taken.with(io_advice::DONT_NEED);
     }
     Ok(taken)
 }

@@ -24,6 +24,7 @@ mod legacy;
 mod locks;
 mod names;
 mod offloads;
+mod placing;
 mod restarts;
 mod slots;
 mod space;
@@ -40,13 +41,13 @@ use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Notes, Transport};
+use odafs_nic::calls::{Caller, Notes, Placements, Transport};
 
 use super::{
     CACHED_BYTES, Config, LEASE, MinorVersions, Nfs4, OPERATIONS_MAX, OwnersConfig, Records,
 };
 use crate::rpc::access::{Access, Rights};
-use crate::rpc::{Answer, Call, Program as _, Resumed, Suspended};
+use crate::rpc::{Answer, ApartPayloads, Call, Program as _, Resumed, Suspended};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportsConfig;
 use crate::vfs::read::Effort;
@@ -162,7 +163,7 @@ impl Room {
             rights: access.map_or_else(Rights::default, |access| access.rights(caller, &auth)),
             procedure: Procedure::Compound.code(),
             arguments: Reader::new(bytes),
-            apart: None,
+            apart: ApartPayloads::default(),
             effort,
         };
         let mut results = Vec::new();
@@ -194,7 +195,7 @@ impl Room {
             who: who.clone(),
             rights: access.map_or_else(Rights::default, |access| access.rights(caller, &auth)),
             arguments: Reader::new(bytes),
-            apart: None,
+            apart: ApartPayloads::default(),
         };
         let answer = call.resume(resumed, &mut Writer::resume(&mut results, None));
         (answer, Reply(results))
@@ -218,7 +219,7 @@ fn caller(connection: u64) -> Caller {
         connection,
         transport: Transport::Sim,
         reply_bytes_max: 2 << 20,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: None,
         notes: Notes::default(),

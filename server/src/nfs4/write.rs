@@ -10,9 +10,8 @@ use super::{DATA_BYTES_MAX, convert};
 use crate::vfs::read::Effort;
 use crate::vfs::write::{write as write_pages, write_at_hand};
 
-pub(super) fn write(c: &mut Compound<'_>, arguments: &WriteArgs<'_>) -> Done<WriteOk> {
+pub(super) fn write(c: &Compound<'_>, arguments: &WriteArgs<'_>) -> Done<WriteOk> {
     let file = c.file_for(arguments.state, Io::Write)?;
-    let apart = c.apart.clone();
     let mut data: Gather<'_> = c.payload(arguments.data.0);
     data.truncate(DATA_BYTES_MAX as usize);
     let (offset, stable) = (arguments.offset, convert::wanted(arguments.stable));
@@ -20,10 +19,6 @@ pub(super) fn write(c: &mut Compound<'_>, arguments: &WriteArgs<'_>) -> Done<Wri
         Effort::MayBlock => write_pages(c.export, &c.who, &file, offset, data, stable),
         Effort::ResidentOnly => {
             let written = write_at_hand(c.export, &c.who, &file, offset, &data, stable);
-            if written.is_none() {
-                // For the thread that goes on.
-                c.apart = apart;
-            }
             written.ok_or(Stop::Blocks)?
         }
     }?;

@@ -3,9 +3,10 @@
 use odafs_common::wire::nfsacl3::{Entry, MAX_ENTRIES, tag};
 use odafs_common::wire::xdr::Encode;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Notes, Transport};
+use odafs_nic::calls::{Caller, Notes, Placements, Transport};
 
 use super::*;
+use crate::rpc::ApartPayloads;
 use crate::rpc::access::Rights;
 use crate::vfs::testing::{World, other, owner};
 use crate::vfs::{AclKind, SetAttributes, namespace};
@@ -70,7 +71,7 @@ impl Room {
             connection: 1,
             transport: Transport::Sim,
             reply_bytes_max,
-            placement: None,
+            placements: Placements::default(),
             apart: None,
             back: None,
             notes: Notes::default(),
@@ -83,7 +84,7 @@ impl Room {
                 rights: Rights::default(),
                 procedure: procedure.code(),
                 arguments: Reader::new(&bytes),
-                apart: None,
+                apart: ApartPayloads::default(),
                 effort,
             };
             self.program.call(call, results)

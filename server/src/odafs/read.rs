@@ -55,7 +55,10 @@ pub(super) fn read(
     let arguments = ReadArgs { count, ..arguments };
     let writes = call.caller.transport.has_rdma_write();
     let acting = Acting { call, who };
-    match (arguments.chunk.filter(|_| writes), call.caller.placement) {
+    match (
+        arguments.chunk.filter(|_| writes),
+        call.caller.placements.first(),
+    ) {
         (Some(chunk), _) => read_to_chunk(export, acting, &file, &arguments, chunk, w),
         (None, Some(room)) => read_placed(export, acting, &file, &arguments, room, w),
         (None, None) => read_inline(export, acting, &file, &arguments, w),
@@ -133,11 +136,7 @@ fn read_placed(
             feedback: export.feedback(),
         },
     );
-    Answer::Placed(Placed {
-        at,
-        length: found.done.count,
-        pieces: found.pieces,
-    })
+    Answer::Placed(Placed::one(at, found.done.count, found.pieces))
 }
 
 /// Sends the data ahead of the reply by RDMA Write, to the chunk that the call names.

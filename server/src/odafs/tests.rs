@@ -11,9 +11,10 @@ use odafs_common::wire::odafs::*;
 use odafs_common::wire::xdr::Reader;
 use odafs_fabric::Peer;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, ChunkSource, Notes, Transport};
+use odafs_nic::calls::{Caller, ChunkSource, Notes, Placements, Transport};
 
 use super::*;
+use crate::rpc::ApartPayloads;
 use crate::rpc::access::{NOBODY, Rights};
 use crate::vfs::Credential;
 use crate::vfs::export::{Direct, ExportsConfig};
@@ -65,7 +66,7 @@ impl Room {
                 connection: 1,
                 transport: Transport::Shm,
                 reply_bytes_max: 64 << 10,
-                placement: None,
+                placements: Placements::default(),
                 apart: None,
                 back: None,
                 notes: Notes::default(),
@@ -91,7 +92,7 @@ impl Room {
             rights: Rights::default(),
             procedure: procedure.code(),
             arguments: Reader::new(&arguments),
-            apart: None,
+            apart: ApartPayloads::default(),
             effort,
         };
         let mut results = Vec::new();

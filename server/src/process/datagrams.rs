@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use odafs_common::wire::{nsm, portmap, rpc};
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls, Notes, Outcome, Placements, Transport};
 
 use crate::rpc::Service;
 
@@ -83,7 +83,7 @@ fn serve(socket: &UdpSocket, service: &Service, stopped: &AtomicBool) {
             connection: FIRST_CONNECTION + number,
             transport: Transport::NfsTcp,
             reply_bytes_max: ANSWER_BYTES,
-            placement: None,
+            placements: Placements::default(),
             apart: None,
             back: None,
             notes: Notes::default(),

@@ -9,6 +9,7 @@
 //! `program.rs` is what a program owes this, `service.rs` what is done with it.
 
 pub mod access;
+mod arguments;
 mod counts;
 pub mod drc;
 pub mod pool;
@@ -20,6 +21,7 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 
+pub use arguments::{ApartPayloads, Lengths};
 pub use counts::CallCounts;
 pub(crate) use program::reply;
 pub use program::{Admission, Answer, Call, Program, Resumed, Suspended};

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError};
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::memory::Gather;
 use odafs_nic::calls::{Caller, ChunkWrite, Placed};
 
 use super::access::Rights;
+use super::arguments::{ApartPayloads, Lengths};
 use super::drc::Repeats;
 use crate::vfs::Credential;
 use crate::vfs::read::Effort;
@@ -24,10 +24,10 @@ pub struct Call<'a> {
     pub rights: Rights<'a>,
     /// Procedure number.
     pub procedure: u32,
-    /// Its arguments. Of a payload that came apart they have the length alone.
+    /// Its arguments. Of payloads that came apart they have the lengths alone.
     pub arguments: Reader<'a>,
-    /// That payload. The caller may be able to change it meanwhile.
-    pub apart: Option<Gather<'a>>,
+    /// Those payloads.
+    pub apart: ApartPayloads<'a>,
     /// Whether it may block.
     pub effort: Effort,
 }
@@ -43,8 +43,8 @@ pub struct Resumed<'a> {
     pub rights: Rights<'a>,
     /// As in [`Call`]: from their beginning.
     pub arguments: Reader<'a>,
-    /// As in [`Call`]: all of it, whether it was used or not.
-    pub apart: Option<Gather<'a>>,
+    /// As in [`Call`]: all of them, whether they were used or not.
+    pub apart: ApartPayloads<'a>,
 }
 
 /// What a procedure did. On `Blocks`, `NoProcedure` and `Garbage` what it wrote is thrown away.
@@ -54,7 +54,7 @@ pub enum Answer {
     Replied,
     /// The results have been written, and this goes ahead of them into the caller's memory.
     Write(Vec<ChunkWrite>),
-    /// The results have been written but for this, which goes to the call's placement.
+    /// The results have been written but for these, which go to the call's placements.
     Placed(Placed),
     /// It takes [`Effort::MayBlock`], and nothing has been done: the procedure runs from its start with that effort. With
     /// that effort already, the call gets no reply.
@@ -140,6 +140,17 @@ pub trait Program: Send + Sync {
     fn payload(&self, procedure: u32, arguments: Reader<'_>) -> Option<Range<usize>> {
         let _ = (procedure, arguments);
         None
+    }
+
+    /// The lengths of the DDP-eligible arguments that came apart from the message, as its reader says, in their order. If they
+    /// are fewer, something came apart that may not. A program of more than one [payload](Self::payload) says this itself.
+    fn payloads(&self, procedure: u32, arguments: Reader<'_>) -> Lengths {
+        let place = self.payload(procedure, arguments.clone());
+        let length = place.and_then(|place| {
+            let mut arguments = arguments.forward_to(place.start.checked_sub(4)?)?;
+            arguments.skip_payload("payload").ok()?
+        });
+        length.map_or(Lengths::default(), Lengths::one)
     }
 
     /// Serves a call other than of procedure 0.

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use odafs_fabric::clock::{self, Nanos};
-use odafs_nic::calls::{Caller, Outcome, Transport};
+use odafs_nic::calls::{Caller, ChunkedArguments, Outcome, Transport};
 
 use crate::rpc::Program;
 use crate::vfs::metrics::{counter, describe, describe_as};
@@ -248,9 +248,9 @@ impl Seen {
 
 /// The bytes that went over the wire for a call, including data that went apart from its messages.
 fn bytes(caller: &Caller, message: &[u8], outcome: &Outcome, reply: &[u8]) -> u64 {
-    let apart = caller.apart.as_ref().map_or(0, |apart| apart.place().len());
+    let apart = caller.apart.as_ref().map_or(0, ChunkedArguments::len);
     let placed = match outcome {
-        Outcome::Placed(placed) => u64::from(placed.length),
+        Outcome::Placed(placed) => placed.bytes(),
         Outcome::Write(writes) => writes
             .iter()
             .map(|write| u64::from(write.from.length()))

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallError, CallHeader};
-use odafs_common::wire::xdr::{Apart, Reader, Writer, padding};
+use odafs_common::wire::xdr::{Writer, padding};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, Calls, ChunkSource, Outcome, Placed};
 
 use super::access::{Access, AccessVerdict};
+use super::arguments::{Arguments, places};
 use super::counts::{CallCounts, Counts, count};
 use super::drc::{DuplicateCache, InProgress, Repeats, Seen};
 use super::program::{Admission, Answer, Call, Program, Resumed, Suspended};
@@ -158,59 +158,6 @@ enum Repeated {
     Again(Outcome, Option<Arc<[u8]>>),
 }
 
-/// The arguments of a call.
-struct Arguments<'a> {
-    /// Where they are read. Of a payload that came apart they have the length alone.
-    reader: Reader<'a>,
-    /// That payload.
-    apart: Option<Gather<'a>>,
-}
-
-impl<'a> Arguments<'a> {
-    /// `None`: something came apart from the message that may not, or only a part of it did.
-    fn of(
-        caller: &'a Caller,
-        program: Option<&dyn Program>,
-        header: &CallHeader<'_>,
-        reader: Reader<'a>,
-    ) -> Option<Self> {
-        let Some(apart) = &caller.apart else {
-            return Some(Self {
-                reader,
-                apart: None,
-            });
-        };
-        let place = program?.payload(header.procedure, reader.clone())?;
-        let came = apart.place();
-        let whole = [place.len(), place.len() + padding(place.len())];
-        if place.start != came.start as usize || !whole.contains(&came.len()) {
-            return None;
-        }
-        let mut payload = apart.bytes();
-        payload.truncate(place.len());
-        // The procedure finds the bytes in `apart`.
-        let nowhere = Apart {
-            bytes: u32::try_from(place.len()).ok()?,
-            data: &[],
-        };
-        Some(Self {
-            reader: reader.reduced(Some(nowhere)),
-            apart: Some(payload),
-        })
-    }
-
-    /// The bytes of a message that has all the arguments.
-    fn bytes(&self) -> Gather<'a> {
-        let mut bytes = Gather::from(self.reader.rest());
-        if let Some(apart) = &self.apart {
-            const PADDING: &[u8] = &[0; 4];
-            bytes.push_part(apart, 0, apart.len());
-            bytes.push_part(&PADDING.into(), 0, padding(apart.len()));
-        }
-        bytes
-    }
-}
-
 /// A call for the pool.
 struct Later {
     /// Its entry in the duplicate request cache, if it has one.
@@ -271,13 +218,14 @@ impl Service {
         let at = self.0.find(&header);
         let begun = seen.begin(at, header.procedure, caller.transport);
         let program = at.map(|at| &*self.0.programs[at]);
-        let Some(arguments) = Arguments::of(caller, program, &header, arguments) else {
+        let Some(places) = places(caller, program, &header, &arguments) else {
             tracing::debug!(peer = %caller.peer, "a chunk for what has to be in the message");
             count(&self.0.counts.refused);
             rpc::garbage_args(&mut Writer::new(reply), header.xid);
             seen.end(begun, caller, message, (&Outcome::Replied, reply), || None);
             return Ok(Outcome::Replied);
         };
+        let arguments = Arguments::new(caller, arguments, &places);
         let later = |in_progress, suspended| Later {
             in_progress,
             begun,
@@ -387,9 +335,10 @@ impl Programs {
                 return Outcome::Dropped;
             };
             let program = self.find(&header).map(|at| &*self.programs[at]);
-            let Some(arguments) = Arguments::of(caller, program, &header, arguments) else {
+            let Some(places) = places(caller, program, &header, &arguments) else {
                 return Outcome::Dropped;
             };
+            let arguments = Arguments::new(caller, arguments, &places);
             let served = match suspended {
                 Some(call) => self.resume(program, call, caller, &header, arguments, reply),
                 None => {
@@ -557,16 +506,13 @@ impl Programs {
 /// The reply is complete. If the caller has a place for the payload in it, the payload goes there, or nowhere (RFC 8166,
 /// section 4.3.2).
 fn replied(caller: &Caller, payload: Option<Range<usize>>, reply: &mut Vec<u8>) -> Outcome {
-    let Some(payload) = payload.filter(|payload| caller.placement.is_some() && !payload.is_empty())
-    else {
+    let has_room = caller.placements.first().is_some();
+    let Some(payload) = payload.filter(|payload| has_room && !payload.is_empty()) else {
         return Outcome::Replied;
     };
     let padded = payload.end + padding(payload.len());
     let mut data: Vec<u8> = reply.drain(payload.start..padded).collect();
     data.truncate(payload.len());
-    Outcome::Placed(Placed {
-        at: payload.start,
-        length: payload.len() as u32,
-        pieces: vec![ChunkSource::Bytes(data)],
-    })
+    let pieces = vec![ChunkSource::Bytes(data)];
+    Outcome::Placed(Placed::one(payload.start, payload.len() as u32, pieces))
 }

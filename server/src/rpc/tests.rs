@@ -5,10 +5,10 @@ use std::sync::Arc as StdArc;
 use odafs_common::wire::rpc::{self, Auth};
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::Peer;
-use odafs_fabric::memory::{Gather, Own};
+use odafs_fabric::memory::Own;
 use odafs_fabric::sync::{Arc, Mutex};
 use odafs_nic::calls::{
-    Caller, Calls as _, ChunkSource, ChunkedArgument, Job, Notes, Outcome, Transport,
+    Caller, Calls as _, ChunkSource, ChunkedArguments, Job, Notes, Outcome, Placements, Transport,
 };
 use odafs_nic::registration::Contents;
 
@@ -85,9 +85,9 @@ fn waiting(steps: &Arc<Steps>, procedure: u32, next: u32) -> Answer {
 }
 
 /// Takes a payload from the arguments and writes it. It is in `apart`, or in the message.
-fn take(arguments: &mut Reader<'_>, apart: Option<Gather<'_>>, results: &mut Writer<'_>) {
+fn take(arguments: &mut Reader<'_>, apart: ApartPayloads<'_>, results: &mut Writer<'_>) {
     let data = arguments.payload("data", 100).expect("a payload");
-    results.opaque(&apart.map_or(data.to_vec(), |apart| apart.to_vec()));
+    results.opaque(&apart.get(0).map_or(data.to_vec(), |apart| apart.to_vec()));
 }
 
 impl super::Program for Program {
@@ -161,10 +161,10 @@ impl Suspended for Waiting {
                 // The first argument has been taken, and what came apart with it.
                 let first = call.arguments.payload("data", 100).expect("a payload");
                 assert_eq!(
-                    (first.len(), call.apart.map(|apart| apart.len())),
+                    (first.len(), call.apart.get(0).map(|apart| apart.len())),
                     (0, Some(5))
                 );
-                take(&mut call.arguments, None, results);
+                take(&mut call.arguments, ApartPayloads::default(), results);
             }
             procedure => {
                 self.steps.step(self.next, results);
@@ -197,7 +197,7 @@ impl Bench {
                 connection: 1,
                 transport: Transport::Sim,
                 reply_bytes_max: 1 << 20,
-                placement: None,
+                placements: Placements::default(),
                 apart: None,
                 back: None,
                 notes: Notes::default(),
@@ -313,7 +313,7 @@ fn what_comes_of_waiting_may_be_a_refusal() {
 #[test]
 fn a_payload_from_before_is_placed() {
     let mut bench = Bench::new();
-    bench.caller.placement = Some(100);
+    bench.caller.placements = Placements::one(100);
     let job = bench.deferred(&message(PAYLOADS, &[]));
     let mut reply = Vec::new();
     let Outcome::Placed(placed) = job(&mut reply) else {
@@ -322,8 +322,9 @@ fn a_payload_from_before_is_placed() {
     let [ChunkSource::Bytes(bytes)] = &placed.pieces[..] else {
         panic!("{placed:?}");
     };
-    assert_eq!((&bytes[..], placed.length), (&b"first"[..], 5));
-    assert_eq!(reply[placed.at - 4..], *b"\0\0\0\x05\0\0\0\x06second\0\0");
+    assert_eq!((&bytes[..], placed.bytes()), (&b"first"[..], 5));
+    let at = placed.results[0].at as usize;
+    assert_eq!(reply[at - 4..], *b"\0\0\0\x05\0\0\0\x06second\0\0");
 }
 
 /// What came apart from the message is there before and after.
@@ -336,16 +337,24 @@ fn what_came_apart_is_used_once() {
     memory.bytes_mut().copy_from_slice(b"hello");
     let contents = Contents::from(memory.lend());
     let at = message.len() - arguments.len() + 4;
-    let bring = |at: usize| ChunkedArgument::new(at as u32, contents.clone(), 0..5);
+    let bring = |at: usize| {
+        let mut apart = ChunkedArguments::new(contents.clone());
+        assert!(apart.push(at as u32, 0..5));
+        Some(apart)
+    };
     bench.caller.apart = bring(at);
     let reply = done(bench.deferred(&message));
     let results = rpc::parse_reply(&reply).expect("a reply").body;
     let results = results.expect("results");
     assert_eq!(results.rest(), b"\0\0\0\x05hello\0\0\0\0\0\0\x04more");
-    // Where no payload belongs, none may come.
-    bench.caller.apart = bring(at + 4);
-    let (outcome, reply) = bench.call(&message);
-    assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
-    let refused = rpc::parse_reply(&reply).expect("a reply").body;
-    assert_eq!(refused.err(), Some(rpc::Rejection::GarbageArguments));
+    // Where no payload belongs, none may come, beside one that may neither.
+    let mut second = bring(at).expect("a payload");
+    assert!(second.push(at as u32 + 8, 0..4));
+    for apart in [bring(at + 4), bring(at - 4), Some(second)] {
+        bench.caller.apart = apart;
+        let (outcome, reply) = bench.call(&message);
+        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
+        let refused = rpc::parse_reply(&reply).expect("a reply").body;
+        assert_eq!(refused.err(), Some(rpc::Rejection::GarbageArguments));
+    }
 }

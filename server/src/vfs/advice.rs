@@ -1,5 +1,5 @@
 //! What clients say beforehand of how they use a file (RFC 7862, section 15.5): in which order they read it, and what they will
-//! need and what not.
+//! need.
 
 use odafs_fabric::sync::Arc;
 
@@ -13,8 +13,6 @@ use crate::vfs::space::Range;
 
 /// The most bytes that [`will_need`] brings into memory: it takes a thread for as long as a long read.
 const WILL_NEED_BYTES_MAX: u64 = 1 << 20;
-/// The most pages that [`dont_need`] looks at.
-const DONT_NEED_PAGES_MAX: u64 = 1 << 16;
 
 /// The order in which somebody reads a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,33 +79,4 @@ pub fn will_need(
         at += filled.bytes().len().div_ceil(page.bytes()) as u64;
     }
     Ok(true)
-}
-
-/// Takes the pages that lie wholly in a range out of memory, but for those that anyone has used again, has a reference to, or
-/// uses just now. May block.
-pub fn dont_need(
-    export: &Exports,
-    who: &Credential,
-    file: &Arc<File>,
-    range: Range,
-) -> Result<(), ReadFailed> {
-    let _gate = enter(export, who, file)?;
-    let (page, size) = (export.page(), file.attributes().size);
-    let first = range.offset.div_ceil(page.bytes() as u64);
-    let end = match range.offset.saturating_add(range.length) {
-        // The last page of the file is a whole one.
-        end if end >= size => size.div_ceil(page.bytes() as u64),
-        end => page.index(end),
-    };
-    let end = end.min(first.saturating_add(DONT_NEED_PAGES_MAX));
-    let leaves = file.leaves_from(first).into_iter();
-    for leaf in leaves.take_while(|leaf| leaf.first() < end) {
-        for at in first.max(leaf.first())..end.min(leaf.last() + 1) {
-            if let Some(mut lock) = leaf.try_lock(Leaf::slot(at)) {
-                export.cache().retire_unwanted(&mut lock);
-            }
-        }
-        file.prune(&leaf);
-    }
-    Ok(())
 }

@@ -317,21 +317,6 @@ impl Cache {
         self.put_back(frame, pinned);
     }
 
-    /// Removes the page from its frame, unless somebody has a reference to it, has pinned it, or has used it more than once
-    /// since the hand last passed.
-    pub(crate) fn retire_unwanted(&self, page: &mut PageLock<'_>) {
-        let Some(frame) = page.frame() else { return };
-        if self.frame(frame).grant.is_given() || self.arena.is_pinned(frame) {
-            return;
-        }
-        if self.arena.take_referenced(frame) {
-            self.arena.set_referenced(frame);
-            return;
-        }
-        self.retire(page, Reason::Pageout);
-        self.metrics.evictions.increment();
-    }
-
     /// Revokes the references to a page that stays in its frame. They are worthless when this returns.
     pub(crate) fn revoke(&self, page: &PageLock<'_>, reason: Reason) {
         let Some(frame) = page.frame() else { return };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
 use odafs_common::wire::xdr::Writer;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Transport};
+use odafs_nic::calls::{Caller, Calls as _, Notes, Outcome, Placements, Transport};
 use odafs_server::access::Access;
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::rpc::{Program, Service};
@@ -112,7 +112,7 @@ pub fn caller(address: &str) -> Caller {
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 2 << 20,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: None,
         notes: Notes::default(),

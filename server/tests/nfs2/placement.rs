@@ -6,7 +6,7 @@ use odafs_common::wire::nfs2::{
 use odafs_common::wire::rpc::{Rejection, parse_reply};
 use odafs_common::wire::xdr::{Encode, padding};
 use odafs_fabric::memory::Own;
-use odafs_nic::calls::{Caller, ChunkSource, ChunkedArgument, Outcome, Placed, Transport};
+use odafs_nic::calls::{Caller, ChunkSource, ChunkedArguments, Outcome, Placements, Transport};
 use odafs_nic::registration::Contents;
 
 use crate::harness::{NFS, Server, at, caller, range, user};
@@ -16,7 +16,7 @@ fn placing(room: u32) -> Caller {
         transport: Transport::Iwarp,
         // What fits inline.
         reply_bytes_max: 4000,
-        placement: Some(room),
+        placements: Placements::one(room),
         ..caller("127.0.0.1:749")
     }
 }
@@ -51,10 +51,14 @@ impl Server {
         let (outcome, mut reply) = self.outcome(&placing(8192), &message);
         let placed = match outcome {
             Outcome::Replied => 0,
-            Outcome::Placed(Placed { at, length, pieces }) => {
-                let mut data = self.gather(pieces);
+            Outcome::Placed(placed) => {
+                let [result] = &placed.results[..] else {
+                    panic!("{placed:?}");
+                };
+                let at = result.at as usize;
+                let mut data = self.gather(placed.pieces);
                 let bytes = data.len();
-                assert_eq!(bytes, length as usize);
+                assert_eq!((result.result, result.bytes as usize), (0, bytes));
                 data.resize(bytes + padding(bytes), 0);
                 reply.splice(at..at, data);
                 bytes
@@ -120,12 +124,12 @@ fn arguments_that_come_apart() {
         message.extend(behind);
         let mut memory = Own::new(chunk.len()).expect("memory");
         memory.bytes_mut().copy_from_slice(&chunk);
-        let contents = Contents::from(memory.lend());
+        let mut apart = ChunkedArguments::new(Contents::from(memory.lend()));
+        assert!(apart.push(start as u32, 0..chunk.len()));
         let caller = Caller {
-            apart: ChunkedArgument::new(start as u32, contents, 0..chunk.len()),
+            apart: Some(apart),
             ..placing(100)
         };
-        assert!(caller.apart.is_some());
         let (outcome, reply) = server.outcome(&caller, &message);
         assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
         match parse_reply(&reply).expect("a reply").body {

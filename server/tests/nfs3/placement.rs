@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::rpc::{Rejection, parse_reply};
 use odafs_common::wire::xdr::{Encode, padding};
 use odafs_fabric::memory::Own;
-use odafs_nic::calls::{Caller, ChunkSource, ChunkedArgument, Outcome, Placed, Transport};
+use odafs_nic::calls::{Caller, ChunkSource, ChunkedArguments, Outcome, Placements, Transport};
 use odafs_nic::registration::Contents;
 
 use crate::harness::{Server, at, caller, user};
@@ -17,7 +17,7 @@ fn placing(room: u32) -> Caller {
         transport: Transport::Iwarp,
         // What fits inline.
         reply_bytes_max: 4000,
-        placement: Some(room),
+        placements: Placements::one(room),
         ..caller("127.0.0.1:749")
     }
 }
@@ -69,10 +69,14 @@ impl Server {
         let (outcome, mut reply) = self.outcome(&placing(room), &message);
         let placed = match outcome {
             Outcome::Replied => 0,
-            Outcome::Placed(Placed { at, length, pieces }) => {
-                let mut data = self.gather(pieces);
+            Outcome::Placed(placed) => {
+                let [result] = &placed.results[..] else {
+                    panic!("{placed:?}");
+                };
+                let at = result.at as usize;
+                let mut data = self.gather(placed.pieces);
                 let bytes = data.len();
-                assert_eq!(bytes, length as usize);
+                assert_eq!((result.result, result.bytes as usize), (0, bytes));
                 data.resize(bytes + padding(bytes), 0);
                 reply.splice(at..at, data);
                 bytes
@@ -117,7 +121,7 @@ fn read_data_goes_from_the_page_cache() {
     let Outcome::Placed(placed) = outcome else {
         panic!("{outcome:?}")
     };
-    assert_eq!(placed.length, 5000);
+    assert_eq!(placed.bytes(), 5000);
     assert_eq!(server.gather(placed.pieces), data[..5000]);
 }
 
@@ -164,7 +168,7 @@ fn what_links_say_is_placed_and_refusals_are_not() {
     let message = server.nfs_message(Procedure::ReadLink, &link);
     let (outcome, _) = server.outcome(&placing(13), &message);
     assert!(
-        matches!(outcome, Outcome::Placed(Placed { length: 14, .. })),
+        matches!(&outcome, Outcome::Placed(placed) if placed.bytes() == 14),
         "{outcome:?}"
     );
     let root = server.root();
@@ -211,13 +215,13 @@ fn chunks_of_calls_hold_what_they_may() {
         message.extend(behind);
         let mut memory = Own::new(chunk.len()).expect("memory");
         memory.bytes_mut().copy_from_slice(&chunk);
-        let contents = Contents::from(memory.lend());
+        let mut apart = ChunkedArguments::new(Contents::from(memory.lend()));
+        assert!(apart.push(start as u32, 0..chunk.len()));
         let caller = Caller {
-            apart: ChunkedArgument::new(start as u32, contents, 0..chunk.len()),
+            apart: Some(apart),
             back: None,
             ..placing(100)
         };
-        assert!(caller.apart.is_some());
         let (outcome, reply) = server.outcome(&caller, &message);
         assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
         match parse_reply(&reply).expect("a reply").body {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_nic::calls::{Back, Caller, Calls as _, Notes, Outcome, Transport};
+use odafs_nic::calls::{Back, Caller, Calls as _, Notes, Outcome, Placements, Transport};
 use odafs_server::rpc::Service;
 
 use super::REPLY_BYTES_MAX;
@@ -65,7 +65,7 @@ impl Line {
             connection,
             transport: Transport::Sim,
             reply_bytes_max: REPLY_BYTES_MAX,
-            placement: None,
+            placements: Placements::default(),
             apart: None,
             back: hears.then(|| Arc::clone(&mailbox) as Arc<dyn Back>),
             notes: Notes::default(),

@@ -44,8 +44,20 @@ pub fn out_of_bounds(raw: &mut impl Messages, mut is_well: impl FnMut()) {
             of(&|h| h.writes = vec![vec![segment; 17]]),
         ),
         (
-            "two write chunks",
-            of(&|h| h.writes = vec![vec![segment]; 2]),
+            "nine write chunks",
+            of(&|h| h.writes = vec![vec![segment]; 9]),
+        ),
+        (
+            "33 segments in three write chunks",
+            of(&|h| h.writes = vec![vec![segment; 11]; 3]),
+        ),
+        (
+            "nine read chunks",
+            of(&|h| h.reads = (0..9).map(|i| (4 + 4 * i, 1, 4, 0)).collect()),
+        ),
+        (
+            "a read chunk within another",
+            of(&|h| h.reads = vec![(8, 1, 64, 0), (24, 1, 4, 0)]),
         ),
         (
             "seventeen segments in the reply chunk",
@@ -61,6 +73,10 @@ pub fn out_of_bounds(raw: &mut impl Messages, mut is_well: impl FnMut()) {
         (
             "many times 256 MiB",
             of(&|h| h.reads = (0..16).map(|i| (40, i, 1 << 28, 0)).collect()),
+        ),
+        (
+            "three chunks, together more than a call may be",
+            of(&|h| h.reads = (0..3).map(|i| (8 + i * 400_000, 1, 400_000, 0)).collect()),
         ),
     ];
     for (what, mut header) in cases {

@@ -8,7 +8,7 @@ from .xdr import Packer, Unpacker
 MSG, NOMSG, MSGP, DONE, ERROR = range(5)
 ERR_VERS, ERR_CHUNK = 1, 2
 
-Reply = namedtuple("Reply", "version credits reads write reply body")
+Reply = namedtuple("Reply", "version credits reads writes reply body")
 
 
 class Failed(Exception):
@@ -26,17 +26,17 @@ class Caller:
     def __init__(self, pair):
         self.pair = pair
 
-    def exchange(self, message, kind=MSG, reads=(), write=None, reply=None, version=1, xid=None):
+    def exchange(self, message, kind=MSG, reads=(), writes=(), reply=None, version=1, xid=None):
         header = Packer().fixed(message[:4] if xid is None else xid).u32(version, 8, kind)
         for position, tag, length, offset in reads:
             header.u32(1, position, tag, length).u64(offset)
         header.u32(0)
-        for chunk, end in (write, True), (reply, False):
-            if chunk is not None:
+        for chunks in writes, [] if reply is None else [reply]:
+            for chunk in chunks:
                 header.u32(1, len(chunk))
                 for tag, length, offset in chunk:
                     header.u32(tag, length).u64(offset)
-            if chunk is None or end:
+            if chunks is writes or not chunks:
                 header.u32(0)
         self.pair.send(bytes(header.data) + (b"" if kind == NOMSG else message))
         return self.receive(message[:4])
@@ -54,9 +54,9 @@ class Caller:
         def chunk():
             return [(r.u32(), r.u32(), r.u64()) for _ in range(r.u32())]
 
-        write = chunk() if r.u32() else None
-        if write is not None:
-            assert r.u32() == 0, "one write chunk"
+        writes = []
+        while r.u32():
+            writes.append(chunk())
         reply = chunk() if r.u32() else None
         body = bytes(r.data[r.at :])
         if kind == NOMSG:
@@ -64,7 +64,7 @@ class Caller:
             body = b"".join(
                 self.pair.regions[tag].load(offset, length) for tag, length, offset in reply
             )
-        return Reply(version, credits, [], write, reply, body)
+        return Reply(version, credits, [], writes, reply, body)
 
     def __call__(self, message):
         """As an `rpc.Caller` wants it: all inline."""

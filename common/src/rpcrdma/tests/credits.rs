@@ -191,7 +191,7 @@ proptest! {
             }
             if let Some(ticket) = serving.pop() {
                 let mut header = Vec::new();
-                let results = Results { length: 24, data: Data::None };
+                let results = Results::whole(24);
                 let answered = responder.reply(ticket, &results, &mut header);
                 prop_assert!(!answered.overrun);
                 posted += responder.receives_due();
@@ -211,10 +211,7 @@ fn a_grant_stays_while_there_is_enough() {
     let mut responder = responder(GrantPolicy::Adaptive(GRANTS));
     for (requested, granted) in [(12, 12), (4, 12), (30, 23), (4, 16), (0, 16)] {
         let ticket = arriving(&mut responder, 1, requested);
-        let results = Results {
-            length: 24,
-            data: Data::None,
-        };
+        let results = Results::whole(24);
         responder.reply(ticket, &results, &mut Vec::new());
         assert_eq!(responder.granted(), granted, "{requested} requested");
     }

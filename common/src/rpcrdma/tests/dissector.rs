@@ -138,15 +138,15 @@ fn expected(header: &Header) -> Vec<String> {
     }
     if let Some(chunks) = chunks {
         set("reads_count", one(chunks.reads.len() as u32));
-        set("writes_count", one(chunks.write.iter().len() as u32));
+        set("writes_count", one(chunks.writes.len() as u32));
         set("reply_count", one(chunks.reply.iter().len() as u32));
         let reads = &chunks.reads;
         set(
             "position",
             reads.iter().map(|read| read.position.to_string()).collect(),
         );
-        let written = [chunks.write, chunks.reply];
-        let written: Vec<_> = written.iter().flatten().collect();
+        let reply = chunks.reply.iter().map(|chunk| &chunk[..]);
+        let written: Vec<_> = chunks.writes.chunks().chain(reply).collect();
         set(
             "segment_count",
             written
@@ -190,6 +190,13 @@ fn headers() -> Vec<Header> {
     };
     assert!(reads.push(zero) && reads.push(elsewhere));
     let long = Segments::new(&[segment(0x33, 4096), segment(0x44, 100)]).0;
+    let (mut several, mut writes) = (ReadList::one(elsewhere), WriteList::default());
+    let behind = ReadSegment {
+        position: 100_152,
+        segment: segment(0x66, 8),
+    };
+    assert!(several.push(behind));
+    assert!(writes.push(&long) && writes.push(&[]) && writes.push(&[segment(0x77, 1)]));
     let chunks = Chunks::default();
     let bodies = [
         Body::Msg(chunks),
@@ -198,11 +205,20 @@ fn headers() -> Vec<Header> {
             ..chunks
         }),
         Body::Msg(Chunks {
-            write: Some(Segments::one(segment(0x55, 4096))),
+            writes: WriteList::one(&Segments::one(segment(0x55, 4096))),
             ..chunks
         }),
         Body::Msg(Chunks {
-            write: Some(long),
+            writes: WriteList::one(&long),
+            ..chunks
+        }),
+        Body::Msg(Chunks {
+            reads: several,
+            ..chunks
+        }),
+        Body::Msg(Chunks {
+            writes,
+            reply: Some(long),
             ..chunks
         }),
         Body::Msg(Chunks {

@@ -11,19 +11,18 @@ use crate::wire::rpcrdma::Segments;
 const RESULT: usize = 5000;
 
 fn exchange(xid: u32) -> Exchange {
-    let (call, argument) = message(xid, 0, 3, None, 0);
-    let result = xid.is_multiple_of(2).then_some(RESULT);
-    let (reply, data) = message(xid, 1, 5, result, 1);
+    let (call, arguments) = message(xid, 0, 3, &[], 0);
+    let results = &[RESULT; 2][..(xid % 3) as usize];
+    let (reply, data) = message(xid, 1, 5, results, 1);
     Exchange {
         call,
         shape: CallShape {
-            argument,
-            result_max: result.map(|bytes| bytes as u32),
+            arguments,
+            results_max: Placements::new(&[RESULT as u32; 2][..results.len()]),
             reply_max: 100,
         },
         reply,
         data,
-        apart: xid.is_multiple_of(4),
     }
 }
 

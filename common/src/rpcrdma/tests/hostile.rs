@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::rpcrdma::*;
-use crate::wire::rpcrdma::{Segment, Segments};
+use crate::wire::rpcrdma::{Gaps, Segment, Segments};
 use crate::wire::testing::hex;
 
 const MESSAGE_MAX: u32 = 1 << 20;
@@ -150,10 +150,29 @@ fn read_lists_that_make_no_message_are_refused() {
         call(NOMSG, &[], lists),
         call(NOMSG, &[(40, 9)], lists),
         call(NOMSG, &[(0, 0)], lists),
-        // More than one chunk elsewhere.
-        call(MSG, &[(8, 4), (12, 4)], inline),
+        // Chunks that overlap: that in front, its padding, that behind.
+        call(MSG, &[(8, 8), (12, 4)], inline),
+        call(MSG, &[(8, 5), (12, 4)], inline),
+        call(MSG, &[(12, 4), (8, 5)], inline),
+        call(MSG, &[(4, 1), (8, 100), (104, 1)], inline),
+        call(NOMSG, &[(0, 40), (40, 9), (44, 1)], lists),
+        // The second beyond the end, which the first has moved.
+        call(MSG, &[(8, 4), (24, 4)], inline),
+        call(MSG, &[(8, 4), (10, 4)], inline),
+        call(MSG, &[(8, 0), (20, 0)], inline),
+        // More than eight chunks elsewhere.
+        call(
+            MSG,
+            &[4, 8, 12, 16, 20, 24, 28, 32, 36].map(|at| (at, 4)),
+            inline,
+        ),
         // More than 16 segments.
         call(MSG, &[(8, 4); 17], inline),
+        call(
+            NOMSG,
+            &[[(0, 4); 16].as_slice(), &[(8, 4); 17]].concat(),
+            lists,
+        ),
         call(NOMSG, &[(0, 4); 17], lists),
         call(MSG, &[(8, 4); 33], inline),
         // Longer than is taken.
@@ -161,10 +180,28 @@ fn read_lists_that_make_no_message_are_refused() {
         call(NOMSG, &[(0, MESSAGE_MAX + 1)], lists),
         call(NOMSG, &[(0, u32::MAX), (0, u32::MAX)], lists),
         call(NOMSG, &[(0, 8), (8, u32::MAX)], lists),
+        call(
+            MSG,
+            &[(4, MESSAGE_MAX / 2), (4 + MESSAGE_MAX / 2, MESSAGE_MAX / 2)],
+            inline,
+        ),
+        call(MSG, &[(4, u32::MAX), (8, u32::MAX)], inline),
+        call(MSG, &[(4, 4), (8, u32::MAX), (8, u32::MAX)], inline),
     ] {
         answered(&bad, ERR_CHUNK);
     }
     assert!(taken(call(NOMSG, &[(0, MESSAGE_MAX)], lists)));
+    let eight = [4, 8, 12, 16, 20, 24, 28, 32].map(|at| (at, 4));
+    assert!(taken(call(MSG, &eight, inline)));
+    assert!(taken(call(
+        NOMSG,
+        &[[(0, 4); 16], [(8, 4); 16]].concat(),
+        lists
+    )));
+    assert!(
+        taken(call(MSG, &[(24, 4), (8, 5)], inline)),
+        "in any order, up to the end"
+    );
     assert!(taken(call(MSG, &[(8, 4); 16], inline)));
 }
 
@@ -186,7 +223,17 @@ fn write_lists_that_are_too_long_are_refused() {
     ));
     answered(&call(&one(17), none), ERR_CHUNK);
     answered(&call("", &one(17)), ERR_CHUNK);
-    answered(&call(&format!("{}{}", one(1), one(1)), none), ERR_CHUNK);
+    // Eight chunks, of 32 segments in all.
+    let taken = |write: &str| {
+        let step = responder().receive(&hex(&call(write, none)));
+        matches!(step, Received::Call(_))
+    };
+    assert!(taken(&one(4).repeat(8)) && taken(&one(16).repeat(2)));
+    assert!(taken(&one(0).repeat(8)));
+    answered(&call(&one(0).repeat(9), none), ERR_CHUNK);
+    answered(&call(&one(1).repeat(9), none), ERR_CHUNK);
+    answered(&call(&(one(16).repeat(2) + &one(1)), none), ERR_CHUNK);
+    answered(&call(&(one(4).repeat(7) + &one(5)), none), ERR_CHUNK);
     // Counts of what is not there.
     answered(
         "00000007 00000001 00000080 00000000 00000000 00000001 ffffffff",
@@ -214,14 +261,15 @@ fn chunks_of_many_gigabytes_do_not_overflow() {
     let Received::Call(incoming) = responder.receive(&hex(&call)) else {
         panic!("a call");
     };
-    assert_eq!(incoming.ticket.placement(), Some(u32::MAX));
+    assert_eq!(incoming.ticket.placements().first(), Some(u32::MAX));
     assert_eq!(incoming.ticket.reply_bytes_max(), u32::MAX);
     let results = Results {
         length: 10_000,
-        data: Data::Apart {
+        apart: PlacedResults::one(PlacedResult {
+            result: 0,
             at: 10_000,
-            length: u32::MAX,
-        },
+            bytes: u32::MAX,
+        }),
     };
     let answer = responder.reply(incoming.ticket, &results, &mut Vec::new());
     assert_eq!(answer.writes.len(), 2);
@@ -235,8 +283,12 @@ fn offer(result: bool, reply: bool) -> Requester {
         credits: RequestPolicy::Fixed(8),
     });
     let shape = CallShape {
-        argument: None,
-        result_max: result.then_some(8192),
+        arguments: Gaps::default(),
+        results_max: if result {
+            Placements::one(8192)
+        } else {
+            Placements::default()
+        },
         reply_max: if reply { 6000 } else { 100 },
     };
     let message = hex("00000007 00000000 00000002");
@@ -292,7 +344,7 @@ fn replies_that_return_other_chunks_are_malformed() {
         event
     };
     let result = |event: Event| match event {
-        Event::Reply(reply) => reply.result,
+        Event::Reply(reply) => reply.results.first(),
         event => panic!("{event:?}"),
     };
     // Full, filled in order, empty, not returned at all.

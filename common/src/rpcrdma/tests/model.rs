@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::rpcrdma::*;
-use crate::wire::rpcrdma::{Segment, Segments};
+use crate::wire::rpcrdma::{CHUNK_SEGMENTS_MAX, Gaps, Segment, Segments};
+use crate::wire::xdr::Gap;
 
 /// Registered memory of one side.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub struct Memory {
     next_tag: u32,
     /// The largest segment given out.
     pub segment_max: usize,
+    /// Most segments of a chunk.
+    segments_max: usize,
     /// All segments of a chunk under one tag, or each under its own.
     pub one_tag: bool,
 }
@@ -25,14 +28,25 @@ impl Memory {
         Self {
             next_tag: 0x100,
             segment_max,
+            segments_max: CHUNK_SEGMENTS_MAX,
             one_tag,
             ..Self::default()
         }
     }
 
+    /// The same, with no more segments in a chunk.
+    pub fn of_segments(self, segments_max: usize) -> Self {
+        Self {
+            segments_max,
+            ..self
+        }
+    }
+
     /// Registers `bytes`, in pieces.
     pub fn register(&mut self, bytes: &[u8]) -> Segments {
-        let piece = self.segment_max.max(bytes.len().div_ceil(16));
+        let piece = self
+            .segment_max
+            .max(bytes.len().div_ceil(self.segments_max));
         let mut segments = Segments::default();
         let mut offset = BASE;
         let mut region = Vec::new();
@@ -118,10 +132,8 @@ pub struct Exchange {
     pub call: Vec<u8>,
     pub shape: CallShape,
     pub reply: Vec<u8>,
-    /// DDP-eligible bytes of the reply.
-    pub data: Option<std::ops::Range<usize>>,
-    /// The server has them apart, if it can place them.
-    pub apart: bool,
+    /// The DDP-eligible results in it.
+    pub data: Gaps,
 }
 
 /// What became of it, and how it went over.
@@ -185,10 +197,8 @@ impl World {
         };
         let seen = assemble(&incoming.assembly, &sent, &mut self.client);
         assert_eq!(seen, exchange.call, "the call that arrived");
-        if let Some(data) = &incoming.assembly.data {
-            let data = data.start as usize..data.end as usize;
-            assert_eq!(Some(data), exchange.shape.argument);
-        }
+        let gaps = incoming.assembly.gaps;
+        assert!(gaps.is_empty() || gaps == exchange.shape.arguments);
         let pulls = incoming.assembly.pulls.len();
         let (message, answer) = self.answer(incoming.ticket, exchange);
         self.post();
@@ -216,7 +226,7 @@ impl World {
             let mut bytes: Vec<u8> = need
                 .parts
                 .iter()
-                .flat_map(|part| exchange.call[part.clone()].to_vec())
+                .flat_map(|part| exchange.call[part.range()].to_vec())
                 .collect();
             let for_the_peer_to_read = matches!(need.kind, NeedKind::Argument | NeedKind::Call);
             assert_eq!(bytes.is_empty(), !for_the_peer_to_read);
@@ -238,8 +248,8 @@ impl World {
             .requester
             .call(&call, &mut memory, &mut sent)
             .expect("a call that fits");
-        for part in out.inline {
-            sent.extend_from_slice(&exchange.call[part]);
+        for part in out.inline.iter() {
+            sent.extend_from_slice(&exchange.call[part.range()]);
         }
         assert!(sent.len() <= self.inline.send as usize);
         sent
@@ -262,33 +272,25 @@ impl World {
     /// The server answers; its RDMA Writes are done. The message that it sends.
     pub fn answer(&mut self, ticket: Ticket, exchange: &Exchange) -> (Vec<u8>, ReplyPlan) {
         let mut message = Vec::new();
-        let range = exchange.data.clone().unwrap_or(0..0);
-        let can =
-            self.responder.terms().read_read || ticket.placement() >= Some(range.len() as u32);
-        let (body, data, results) = if exchange.apart && !range.is_empty() && can {
-            let mut body = exchange.reply.clone();
-            let padded = range.end.next_multiple_of(4);
-            let mut data: Vec<u8> = body.drain(range.start..padded).collect();
-            data.truncate(range.len());
-            let length = range.len() as u32;
-            let at = range.start;
-            let results = Results {
-                length: body.len(),
-                data: Data::Apart { at, length },
-            };
-            (body, data, results)
-        } else {
-            let data = exchange.data.clone().map_or(Data::None, Data::Within);
-            let body = exchange.reply.clone();
-            (
-                body,
-                Vec::new(),
-                Results {
-                    length: exchange.reply.len(),
-                    data,
-                },
-            )
-        };
+        let placements = ticket.placements();
+        let read_read = self.responder.terms().read_read;
+        // The server has all data apart that it can place.
+        let mut results = Results::whole(exchange.reply.len());
+        let (mut body, mut data) = (exchange.reply.clone(), Vec::new());
+        for (number, gap) in exchange.data.iter().enumerate() {
+            if !read_read && placements.get(number) < Some(gap.bytes) {
+                continue;
+            }
+            data.extend_from_slice(&exchange.reply[gap.range()]);
+            let at = gap.at as usize - (exchange.reply.len() - body.len());
+            body.drain(at..at + gap.padded());
+            assert!(results.apart.push(PlacedResult {
+                result: number as u32,
+                at: at as u32,
+                bytes: gap.bytes,
+            }));
+        }
+        results.length = body.len();
         let bytes = |source: &Source| match source {
             Source::Data(range) => data[range.start as usize..range.end as usize].to_vec(),
             Source::Message(range) => body[range.clone()].to_vec(),
@@ -296,8 +298,7 @@ impl World {
         let answer = if self.responder.terms().read_read {
             let (server, exposed) = (&mut self.server, &mut self.exposed);
             let mut expose = |what: &Expose| {
-                let all: Vec<u8> = what.parts.iter().flat_map(bytes).collect();
-                assert_eq!(all.len(), what.bytes as usize);
+                let all = bytes(&what.from);
                 let segments = server.register(&all);
                 exposed.entry(what.id).or_default().push(segments);
                 Some(segments)
@@ -312,8 +313,8 @@ impl World {
             assert_eq!(write.from.bytes(), write.to.length);
             self.client.write(&write.to, &bytes(&write.from));
         }
-        for part in &answer.inline {
-            message.extend_from_slice(&body[part.clone()]);
+        if answer.inline {
+            message.extend_from_slice(&body);
         }
         (message, answer)
     }
@@ -325,26 +326,30 @@ impl World {
         exchange: &Exchange,
         given: &[(NeedKind, Segments)],
     ) -> Result<Vec<u8>, Failure> {
-        let chunk = |kind| {
-            given
-                .iter()
-                .find(|(given, _)| *given == kind)
-                .map(|(_, chunk)| chunk)
+        let chunks = |of| {
+            let of_kind = given.iter().filter(move |(kind, _)| *kind == of);
+            of_kind.map(|(_, chunk)| chunk)
         };
         match event {
             Event::Failed { why, .. } => Err(why),
             Event::Reply(reply) => {
                 let mut stream = match reply.stream {
                     Stream::Inline(range) => message[range].to_vec(),
-                    Stream::Memory(bytes) => self
-                        .client
-                        .gather(chunk(NeedKind::Reply).expect("a reply chunk"), bytes),
+                    Stream::Memory(bytes) => {
+                        let chunk = chunks(NeedKind::Reply).next().expect("a reply chunk");
+                        self.client.gather(chunk, bytes)
+                    }
                 };
-                if let Some(bytes) = reply.result {
-                    let chunk = chunk(NeedKind::Result).expect("a write chunk");
-                    let mut data = self.client.gather(chunk, bytes);
+                let mut write_chunks = chunks(NeedKind::Result);
+                let maxima = exchange.shape.results_max.bytes().iter();
+                for ((number, max), gap) in maxima.enumerate().zip(exchange.data.iter()) {
+                    let chunk = if *max > 0 { write_chunks.next() } else { None };
+                    let Some(bytes) = reply.results.get(number) else {
+                        continue;
+                    };
+                    let mut data = self.client.gather(chunk.expect("a write chunk"), bytes);
                     data.resize(data.len().next_multiple_of(4), 0);
-                    let at = exchange.data.clone().expect("data").start;
+                    let at = gap.at as usize;
                     stream.splice(at..at, data);
                 }
                 Ok(stream)
@@ -368,15 +373,15 @@ impl World {
     }
 }
 
-/// An RPC message of one kind with an opaque item in its midst, and where that is.
+/// An RPC message of one kind with opaque items of these lengths in its midst, and where those are.
 pub fn message(
     xid: u32,
     kind: u32,
     before: usize,
-    data: Option<usize>,
+    data: &[usize],
     behind: usize,
-) -> (Vec<u8>, Option<std::ops::Range<usize>>) {
-    let mut bytes = Vec::new();
+) -> (Vec<u8>, Gaps) {
+    let (mut bytes, mut gaps) = (Vec::new(), Gaps::default());
     let mut w = crate::wire::xdr::Writer::new(&mut bytes);
     w.u32(xid);
     w.u32(kind);
@@ -384,10 +389,11 @@ pub fn message(
         (0..count).map(|i| (i * 7 + seed + 1) as u8).collect()
     };
     w.opaque_fixed(&fill(before * 4, 1));
-    if let Some(length) = data {
-        w.payload(&fill(length, 2));
+    for (number, length) in data.iter().enumerate() {
+        let (at, bytes) = (w.position() as u32 + 4, *length as u32);
+        assert!(gaps.push(Gap { at, bytes }));
+        w.payload(&fill(*length, 2 + number));
     }
     w.opaque_fixed(&fill(behind * 4, 3));
-    let range = w.payload_range();
-    (bytes, range)
+    (bytes, gaps)
 }

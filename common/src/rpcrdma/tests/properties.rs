@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::model::{Exchange, Memory, Outcome, World, assemble, message};
 use crate::rpcrdma::*;
-use crate::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment};
-use crate::wire::xdr::Encode;
+use crate::wire::rpcrdma::{Body, Chunks, Gaps, Header, ReadList, ReadSegment};
+use crate::wire::xdr::{Encode, Gap};
 
 fn private(kib: [u32; 2], remote_invalidate: bool, read_read: bool) -> PrivateData {
     PrivateData {
@@ -17,32 +17,39 @@ fn private(kib: [u32; 2], remote_invalidate: bool, read_read: bool) -> PrivateDa
 }
 
 fn exchange(sizes: &Sizes) -> Exchange {
-    let (call, argument) = message(7, 0, sizes.call[0], sizes.argument, sizes.call[1]);
-    let (reply, data) = message(7, 1, sizes.reply[0], sizes.result, sizes.reply[1]);
-    let rest = reply.len() - sizes.result.map_or(0, |bytes| bytes.next_multiple_of(4));
+    let (call, mut arguments) = message(7, 0, sizes.call[0], &sizes.arguments, sizes.call[1]);
+    let (reply, data) = message(7, 1, sizes.reply[0], &sizes.results, sizes.reply[1]);
+    let whole = arguments;
+    arguments.truncate(0);
+    for gap in whole.iter().filter(|gap| gap.bytes > 0) {
+        assert!(arguments.push(*gap));
+    }
+    let rest = reply.len() - data.iter().map(Gap::padded).sum::<usize>();
+    let results_max = sizes
+        .results
+        .iter()
+        .map(|bytes| (bytes + sizes.slack) as u32);
     Exchange {
         call,
         shape: CallShape {
-            argument,
-            result_max: sizes.result.map(|bytes| (bytes + sizes.slack) as u32),
+            arguments,
+            results_max: Placements::new(&results_max.collect::<Vec<_>>()),
             reply_max: (rest + sizes.slack) as u32,
         },
         reply,
         data,
-        apart: sizes.apart,
     }
 }
 
 #[derive(Clone, Debug)]
 struct Sizes {
-    /// Words before and behind the argument.
+    /// Words before and behind the arguments.
     call: [usize; 2],
-    argument: Option<usize>,
+    arguments: Vec<usize>,
     reply: [usize; 2],
-    result: Option<usize>,
+    results: Vec<usize>,
     /// By how much the estimates are too large.
     slack: usize,
-    apart: bool,
 }
 
 /// Sizes with an eye to the thresholds.
@@ -60,22 +67,20 @@ fn words() -> impl Strategy<Value = usize> {
 }
 
 fn sizes() -> impl Strategy<Value = Sizes> {
-    let optional = || proptest::option::of(bytes());
+    let some = || proptest::collection::vec(bytes(), 0..4);
     (
         [words(), words()],
-        optional(),
+        some(),
         [words(), words()],
-        optional(),
+        some(),
         prop_oneof![Just(0), 0..5000_usize],
-        any::<bool>(),
     )
-        .prop_map(|(call, argument, reply, result, slack, apart)| Sizes {
+        .prop_map(|(call, arguments, reply, results, slack)| Sizes {
             call,
-            argument,
+            arguments,
             reply,
-            result,
+            results,
             slack,
-            apart,
         })
 }
 
@@ -83,8 +88,9 @@ fn check(sizes: &[Sizes], kib: [u32; 4], segment: [usize; 2], flags: [bool; 3]) 
     let [one_tag, invalidate, read_read] = flags;
     let ours = private([kib[0], kib[1]], true, read_read);
     let theirs = private([kib[2], kib[3]], invalidate, read_read);
-    let client = Memory::new(segment[0], one_tag);
-    let mut world = World::new(ours, theirs, client, Memory::new(segment[1], one_tag));
+    // All chunks of a list together have 32 segments.
+    let memory = |segment| Memory::new(segment, one_tag).of_segments(8);
+    let mut world = World::new(ours, theirs, memory(segment[0]), memory(segment[1]));
     for sizes in sizes {
         let exchange = exchange(sizes);
         let outcome = world.run(&exchange);
@@ -122,34 +128,48 @@ proptest! {
 }
 
 proptest! {
-    /// A call as another requester might lay it out: any segments, in any order of their chunks.
+    /// A call as another requester might lay it out: any chunks of any segments, in any order.
     #[test]
     fn any_layout_is_put_together(
-        words in 2..60_usize, at in any::<prop::sample::Index>(), data in proptest::option::of(1..300_usize),
-        long in any::<bool>(), pieces in [20..300_usize, 20..300_usize], order in any::<[bool; 16]>(),
+        words in 2..60_usize, long in any::<bool>(), pieces in [20..300_usize, 20..300_usize],
+        data in proptest::collection::vec((any::<prop::sample::Index>(), 1..300_usize), 0..4),
+        order in any::<[prop::sample::Index; 16]>(),
     ) {
-        let (base, _) = message(7, 0, words - 2, None, 0);
-        let position = (1 + at.index(words)) * 4;
-        let chunk: Vec<u8> = (0..data.unwrap_or(0)).map(|i| i as u8 | 0x80).collect();
-        let mut whole = base.clone();
-        let padded = chunk.iter().copied().chain([0; 3]).take(chunk.len().next_multiple_of(4));
-        whole.splice(position..position, padded);
-
-        let mut peer = Memory::new(pieces[0], false);
-        let zero = if long { peer.register(&base).to_vec() } else { Vec::new() };
-        peer.segment_max = pieces[1];
-        let elsewhere = peer.register(&chunk).to_vec();
-        let mut reads = ReadList::default();
-        let (mut zero, mut elsewhere) = (zero.into_iter().peekable(), elsewhere.into_iter().peekable());
-        let mut order = order.into_iter().cycle();
-        while zero.peek().is_some() || elsewhere.peek().is_some() {
-            let first = order.next() == Some(true);
-            let from_zero = elsewhere.peek().is_none() || first && zero.peek().is_some();
-            let next = if from_zero { zero.next() } else { elsewhere.next() };
-            let position = if from_zero { 0 } else { position as u32 };
-            let segment = next.expect("a segment");
-            let room = reads.push(ReadSegment { position, segment });
+        let (base, _) = message(7, 0, words - 2, &[], 0);
+        // Behind which word of the call without them the chunks are, and what they hold.
+        let mut data: Vec<_> = data.iter().map(|(at, bytes)| (1 + at.index(words), *bytes)).collect();
+        data.sort_unstable();
+        data.dedup_by_key(|(word, _)| *word);
+        let (mut whole, mut gaps, mut missing) = (base.clone(), Gaps::default(), 0);
+        let mut peer = Memory::new(pieces[1], false).of_segments(8);
+        let mut lists = Vec::new();
+        for (number, (word, bytes)) in data.iter().enumerate() {
+            let chunk: Vec<u8> = (0..*bytes).map(|i| (i + number) as u8 | 0x80).collect();
+            let padded = bytes.next_multiple_of(4);
+            let position = word * 4 + missing;
+            whole.splice(position..position, chunk.iter().copied().chain([0; 3]).take(padded));
+            missing += padded;
+            let room = gaps.push(Gap { at: position as u32, bytes: *bytes as u32 });
             prop_assert!(room);
+            lists.push((position as u32, peer.register(&chunk).to_vec().into_iter()));
+        }
+        peer.segment_max = pieces[0];
+        if long {
+            lists.push((0, peer.register(&base).to_vec().into_iter()));
+        }
+        let mut reads = ReadList::default();
+        let mut order = order.into_iter().cycle();
+        while !lists.is_empty() {
+            let which = order.next().expect("a cycle").index(lists.len());
+            let (position, segments) = &mut lists[which];
+            match segments.next() {
+                Some(segment) => {
+                    let position = *position;
+                    let room = reads.push(ReadSegment { position, segment });
+                    prop_assert!(room);
+                }
+                None => drop(lists.remove(which)),
+            }
         }
         let chunks = Chunks { reads, ..Chunks::default() };
         let body = if long { Body::Nomsg(chunks) } else { Body::Msg(chunks) };
@@ -162,8 +182,7 @@ proptest! {
             panic!("a call");
         };
         prop_assert_eq!(assemble(&incoming.assembly, &sent, &mut peer), whole);
-        let expected = data.map(|bytes| position as u32..(position + bytes) as u32);
-        prop_assert_eq!(incoming.assembly.data, expected);
+        prop_assert_eq!(incoming.assembly.gaps, gaps);
     }
 }
 
@@ -171,14 +190,13 @@ proptest! {
 fn every_size_around_the_threshold_arrives_whole() {
     let private = [4, 4, 4, 4];
     for result in 3900..4100 {
-        for argument in [None, Some(result)] {
+        for arguments in [vec![], vec![result]] {
             let sizes = Sizes {
                 call: [3, 1],
-                argument,
+                arguments,
                 reply: [5, 0],
-                result: Some(result),
+                results: vec![result],
                 slack: 0,
-                apart: result % 2 == 0,
             };
             for read_read in [false, true] {
                 check(
@@ -195,14 +213,13 @@ fn every_size_around_the_threshold_arrives_whole() {
 /// What is offered, and no more than that.
 #[test]
 fn chunks_are_offered_where_they_are_needed() {
-    let offered = |result: Option<usize>, rest_words: usize| {
+    let offered = |results: &[usize], rest_words: usize| {
         let sizes = Sizes {
             call: [3, 0],
-            argument: None,
+            arguments: Vec::new(),
             reply: [rest_words, 0],
-            result,
+            results: results.to_vec(),
             slack: 0,
-            apart: false,
         };
         let exchange = exchange(&sizes);
         let peer = PrivateData::default();
@@ -212,25 +229,21 @@ fn chunks_are_offered_where_they_are_needed() {
         world.send(&exchange, &mut given);
         given.iter().map(|(kind, _)| *kind).collect::<Vec<_>>()
     };
-    assert_eq!(offered(None, 10), []);
-    assert_eq!(offered(Some(1000), 10), []);
+    assert_eq!(offered(&[], 10), []);
+    assert_eq!(offered(&[1000], 10), []);
     // A page does not fit beside anything.
-    assert_eq!(offered(Some(4096), 10), [NeedKind::Result]);
-    assert_eq!(offered(None, 1100), [NeedKind::Reply]);
-    assert_eq!(
-        offered(Some(4096), 1100),
-        [NeedKind::Result, NeedKind::Reply]
-    );
+    assert_eq!(offered(&[4096], 10), [NeedKind::Result]);
+    assert_eq!(offered(&[1000, 4096], 10), [NeedKind::Result; 2]);
+    assert_eq!(offered(&[0, 4096, 0], 10), [NeedKind::Result]);
+    assert_eq!(offered(&[], 1100), [NeedKind::Reply]);
+    assert_eq!(offered(&[4096], 1100), [NeedKind::Result, NeedKind::Reply]);
     // To the byte: 28 of the header, 8 before the filling.
-    assert_eq!(offered(None, (4096 - 28 - 8) / 4), []);
-    assert_eq!(offered(None, (4096 - 28 - 8) / 4 + 1), [NeedKind::Reply]);
+    assert_eq!(offered(&[], (4096 - 28 - 8) / 4), []);
+    assert_eq!(offered(&[], (4096 - 28 - 8) / 4 + 1), [NeedKind::Reply]);
     // With the write chunk in the reply's header 24 fewer.
+    assert_eq!(offered(&[4096], (4096 - 52 - 12) / 4), [NeedKind::Result]);
     assert_eq!(
-        offered(Some(4096), (4096 - 52 - 12) / 4),
-        [NeedKind::Result]
-    );
-    assert_eq!(
-        offered(Some(4096), (4096 - 52 - 12) / 4 + 1),
+        offered(&[4096], (4096 - 52 - 12) / 4 + 1),
         [NeedKind::Result, NeedKind::Reply]
     );
 }

@@ -158,10 +158,7 @@ fn credits_of_the_two_directions_are_apart() {
         Received::Answered(_)
     ));
     assert_eq!((responder.under_way(), responder.granted()), (1, 1));
-    let results = Results {
-        length: 24,
-        data: Data::None,
-    };
+    let results = Results::whole(24);
     let mut header = Vec::new();
     responder.reply(incoming.ticket, &results, &mut header);
     assert_eq!(header[8..12], 4_u32.to_be_bytes());
@@ -294,7 +291,7 @@ proptest! {
                     }
                 }
                 1 => if let Some(ticket) = serving.pop() {
-                    let results = Results { length: 24, data: Data::None };
+                    let results = Results::whole(24);
                     responder.reply(ticket, &results, &mut Vec::new());
                     known = responder.granted();
                 }

@@ -1,6 +1,9 @@
 //! COMPOUND: reads operations one by one, and writes results one by one (RFC 7530, section 15.2; RFC 8881, section 16.2).
 
-use super::{Bitmap, FileType, OpCode, Opaque, Operation, OperationResult, Status};
+use super::{
+    Bitmap, FileType, Name, OpCode, Opaque, Operation, OperationResult, RawAttributes, Status,
+};
+use crate::wire::rpcrdma::{Few, READ_CHUNKS_MAX};
 use crate::wire::xdr::{Decode, Encode, ReadMark, Reader, Writer, XdrError};
 
 record! {
@@ -109,6 +112,11 @@ impl<'a> Operations<'a> {
         self.left
     }
 
+    /// The number of payloads that came apart from the arguments and have not been read.
+    pub fn apart_left(&self) -> usize {
+        self.r.apart_left()
+    }
+
     fn read(&mut self) -> Result<Operation<'a>, BadOperation> {
         let number = self.r.u32().map_err(BadOperation::Missing)?;
         let minor = self.header.minor_version;
@@ -146,29 +154,45 @@ impl<'a> Iterator for Operations<'a> {
     }
 }
 
-/// The position and the length in bytes of the first DDP-eligible argument of a COMPOUND (RFC 8267, section 5.1: the data of a
-/// WRITE, or the target of a symbolic link). `r` is at the beginning of the COMPOUND. `None`: it has no such argument.
-pub fn first_payload(mut r: Reader<'_>) -> Option<(usize, usize)> {
-    let header = CompoundHeader::decode(&mut r).ok()?;
+/// The lengths in bytes of those DDP-eligible arguments of a COMPOUND that came apart from it, in their order (RFC 8267, section
+/// 6.1: the data of a WRITE, or the target of a symbolic link). `r` is at the beginning of the COMPOUND. If it ends, or has an
+/// operation that cannot be read, before the last of them, they are fewer.
+pub fn payloads_apart(mut r: Reader<'_>) -> Few<u32, READ_CHUNKS_MAX> {
+    let mut lengths = Few::default();
+    let _ = find_payloads_apart(&mut r, &mut lengths);
+    lengths
+}
+
+fn find_payloads_apart(r: &mut Reader<'_>, lengths: &mut Few<u32, READ_CHUNKS_MAX>) -> Option<()> {
+    let header = CompoundHeader::decode(r).ok()?;
     for _ in 0..header.operations {
-        let code = OpCode::decode(&mut r).ok()?;
+        if r.apart_left() == 0 {
+            break;
+        }
+        let code = OpCode::decode(r).ok()?;
         let before = r.clone();
         match code {
             OpCode::Write => {
                 // Stateid, offset, stability.
                 r.opaque_fixed::<28>().ok()?;
             }
-            OpCode::Create if FileType::decode(&mut r) == Ok(FileType::Symlink) => {}
+            OpCode::Create if FileType::decode(r) == Ok(FileType::Symlink) => {}
             code => {
-                r = before;
-                Operation::arguments(code, &mut r).ok()??;
+                *r = before;
+                Operation::arguments(code, r).ok()??;
                 continue;
             }
         }
-        let length = r.u32().ok()?;
-        return Some((r.position(), length as usize));
+        let length = r.skip_payload("data").ok()?;
+        if !length.is_none_or(|length| lengths.push(length)) {
+            return None;
+        }
+        if code == OpCode::Create {
+            Name::decode(r).ok()?;
+            RawAttributes::decode(r).ok()?;
+        }
     }
-    None
+    Some(())
 }
 
 /// Writes a COMPOUND or CB_COMPOUND reply, result by result.

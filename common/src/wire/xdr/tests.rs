@@ -190,7 +190,7 @@ fn a_payload_may_be_apart_from_its_message() {
     assert_eq!(read(whole), Ok(b"hello".to_vec()));
     let mut without = bytes.clone();
     without.drain(8..16);
-    let brought = |bytes, data| Some(Apart { bytes, data });
+    let brought = |bytes, data| Apart::Next { bytes, data };
     let reduced = |apart| read(Reader::new(&without).reduced(apart));
     assert_eq!(reduced(brought(5, b"hello")), Ok(b"hello".to_vec()));
     assert_eq!(reduced(brought(5, b"")), Ok(Vec::new()));

@@ -1,7 +1,6 @@
-//! The data of a reply, cut as the client's chunk is.
+//! The data of a reply, cut as the client's chunks are.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use odafs_common::rpcrdma::{Expose, Source};
 use odafs_common::wire::rpcrdma::Segment;
@@ -86,19 +85,17 @@ pub(super) fn cut(
 /// The bytes that a client shall fetch.
 pub(super) fn gather(expose: &Expose, pieces: &mut Pieces, reply: &[u8], now: &Now<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for part in &expose.parts {
-        match part {
-            Source::Message(range) => {
-                bytes.extend_from_slice(reply.get(range.clone()).unwrap_or_default());
-            }
-            Source::Data(range) => {
-                let mut left = range.end.saturating_sub(range.start);
-                while left > 0
-                    && let Some(piece) = pieces.take(left, &now.serves.arena)
-                {
-                    left -= piece.length();
-                    append(&mut bytes, &piece, now);
-                }
+    match &expose.from {
+        Source::Message(range) => {
+            bytes.extend_from_slice(reply.get(range.clone()).unwrap_or_default());
+        }
+        Source::Data(range) => {
+            let mut left = range.end.saturating_sub(range.start);
+            while left > 0
+                && let Some(piece) = pieces.take(left, &now.serves.arena)
+            {
+                left -= piece.length();
+                append(&mut bytes, &piece, now);
             }
         }
     }
@@ -119,14 +116,4 @@ fn append(bytes: &mut Vec<u8>, piece: &ChunkSource, now: &Now<'_>) {
             arena.copy_out(frame.frame(), *offset, &mut bytes[start..]);
         }
     }
-}
-
-/// The parts of a reply that go with the header.
-pub(super) fn inline(parts: &[Range<usize>; 2], reply: &mut Vec<u8>) -> Vec<u8> {
-    let [first, second] = parts;
-    if *first == (0..reply.len()) && second.is_empty() {
-        return std::mem::take(reply);
-    }
-    let part = |range: &Range<usize>| reply.get(range.clone()).unwrap_or_default();
-    [part(first), part(second)].concat()
 }

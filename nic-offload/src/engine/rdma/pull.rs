@@ -1,14 +1,14 @@
 //! A call whose data is read from the client's memory before it is served.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use odafs_common::rpcrdma::{Assembly, Ticket};
-use odafs_common::wire::xdr::padding;
+use odafs_common::wire::rpcrdma::Gaps;
+use odafs_common::wire::xdr::Gap;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{PostError, Posted, QueuePair, Remote, SteeringTag};
 
-use crate::calls::ChunkedArgument;
+use crate::calls::ChunkedArguments;
 use crate::registration::{Contents, Lease};
 
 /// Bytes of a word of XDR.
@@ -25,13 +25,10 @@ pub(super) struct Arrived {
 pub(super) struct Message {
     bytes: Vec<u8>,
     places: Vec<InlineBytes>,
-    apart: Option<ApartAt>,
-}
-
-/// A separate chunk: where it belongs in the message, and where it is in the sink.
-struct ApartAt {
-    at: u32,
-    sink: Range<usize>,
+    /// Where in the whole message the separate chunks belong.
+    gaps: Gaps,
+    /// Where in the sink they are, one behind the other.
+    apart: usize,
 }
 
 /// Bytes of the sink that belong into the message.
@@ -51,14 +48,15 @@ struct Part {
 impl Arrived {
     /// The call in `received`, as its assembly describes it. `None` if the assembly does not fit.
     pub fn new(ticket: Ticket, assembly: &Assembly, received: &[u8]) -> Option<Arrived> {
-        // Data in a chunk of its own stays where it is read to. Its padding is nowhere.
-        let gap = assembly.data.clone().unwrap_or_default();
-        let gap_bytes = gap.len() + padding(gap.len());
-        let reduced = |at: u32| match at < gap.end {
-            true => at as usize,
-            false => (at as usize).saturating_sub(gap_bytes),
+        // Data in chunks of their own stay where they are read to. Their padding is nowhere.
+        let gaps = assembly.gaps;
+        let missing: usize = gaps.iter().map(Gap::padded).sum();
+        let reduced = |at: u32| {
+            let before = gaps.iter().take_while(|gap| gap.end() <= at.into());
+            let missing: usize = before.map(Gap::padded).sum();
+            (at as usize).saturating_sub(missing)
         };
-        let mut bytes = vec![0; (assembly.length as usize).checked_sub(gap_bytes)?];
+        let mut bytes = vec![0; (assembly.length as usize).checked_sub(missing)?];
         for piece in &assembly.inline {
             let from = received.get(piece.from.clone())?;
             bytes
@@ -67,24 +65,21 @@ impl Arrived {
                 .copy_from_slice(from);
         }
         let (mut parts, mut places) = (VecDeque::new(), Vec::new());
-        let mut apart: Option<ApartAt> = None;
-        let mut sink = 0;
+        let (mut sink, mut apart) = (0, 0);
         for pull in &assembly.pulls {
             let length = pull.from.length as usize;
             if length == 0 {
                 continue;
             }
-            if gap.contains(&pull.at) {
-                // The segments of a chunk follow each other.
-                let first = apart.as_ref().map_or(sink, |apart| apart.sink.start);
-                apart = Some(ApartAt {
-                    at: gap.start,
-                    sink: first..sink + length,
-                });
-            } else {
+            if !gaps
+                .iter()
+                .any(|gap| gap.range().contains(&(pull.at as usize)))
+            {
                 let at = reduced(pull.at);
                 bytes.get(at..)?.get(..length)?;
                 places.push(InlineBytes { at, sink, length });
+                // The separate chunks follow.
+                apart = sink + length;
             }
             parts.push_back(Part {
                 from: Remote {
@@ -99,6 +94,7 @@ impl Arrived {
         let message = Message {
             bytes,
             places,
+            gaps,
             apart,
         };
         Some(Arrived {
@@ -150,17 +146,24 @@ impl Message {
     }
 
     /// The whole message except the parts that came apart, and those parts. For threads that may copy a megabyte.
-    pub fn complete(mut self, contents: &Contents) -> (Vec<u8>, Option<ChunkedArgument>) {
+    pub fn complete(mut self, contents: &Contents) -> (Vec<u8>, Option<ChunkedArguments>) {
         for place in &self.places {
             let into = &mut self.bytes[place.at..place.at + place.length];
             let held = contents.load(place.sink, into);
             debug_assert!(held, "a lease is as long as what is read into it");
         }
-        let apart = self.apart.map(|apart| {
-            ChunkedArgument::new(apart.at, contents.clone(), apart.sink)
-                .expect("a lease is as long as what is read into it")
-        });
-        (self.bytes, apart)
+        if self.gaps.is_empty() {
+            return (self.bytes, None);
+        }
+        let mut apart = ChunkedArguments::new(contents.clone());
+        let mut start = self.apart;
+        for gap in self.gaps.iter() {
+            let end = start + gap.bytes as usize;
+            let held = apart.push(gap.at, start..end);
+            assert!(held, "a lease is as long as what is read into it");
+            start = end;
+        }
+        (self.bytes, Some(apart))
     }
 
     /// The whole message, if nothing had to be read.

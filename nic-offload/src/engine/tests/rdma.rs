@@ -7,7 +7,7 @@ mod rig;
 
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::rpcrdma::{
-    Body, Chunks, HEADER_BYTES_MIN, ReadList, ReadSegment, Segments, TransportError,
+    Body, Chunks, HEADER_BYTES_MIN, ReadList, ReadSegment, Segments, TransportError, WriteList,
 };
 use odafs_fabric::Access;
 use odafs_fabric::memory::FrameNumber;
@@ -106,7 +106,7 @@ fn results_go_from_the_frames_to_the_write_chunk() {
         for _ in 0..20 {
             assert!(region.store(100, &vec![0; length as usize]));
             let chunks = Chunks {
-                write: Some(chunk),
+                writes: WriteList::one(&chunk),
                 ..Chunks::default()
             };
             let message = client.message(b'r', &[]);
@@ -114,9 +114,39 @@ fn results_go_from_the_frames_to_the_write_chunk() {
             let Body::Msg(returned) = header.body else {
                 panic!("{header:?}")
             };
-            assert_eq!(returned.write, Some(chunk.returned(length.into())));
+            assert_eq!(returned.writes, chunks.writes.returned(&[length]));
             assert_eq!(reply[8..], *b"headtail");
             assert_eq!(load(&region, 100, length as usize), pages());
+        }
+        drop(client);
+        rig.end();
+    }
+}
+
+/// Each of several results to its chunk, though they share a frame and a chunk's segments cut another.
+#[test]
+fn several_results_go_to_their_chunks() {
+    for network in networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let mut client = rig.client();
+        let length = PAGES * PAGE as u32;
+        let region = client.region(&vec![0; length as usize + 100], Access::WRITE);
+        let cuts = [&[5000, 1][..], &[], &[4095, 8192], &[length - 17_288]];
+        let (mut chunks, mut at) = (Chunks::default(), 0);
+        for cut in cuts {
+            let segments = cut.iter().map(|length| {
+                at += u64::from(*length);
+                segment(&region, at - u64::from(*length), *length)
+            });
+            assert!(chunks.writes.push(&segments.collect::<Vec<_>>()));
+        }
+        for _ in 0..20 {
+            assert!(region.store(0, &vec![0; length as usize]));
+            let message = client.message(b'R', &[]);
+            let (header, reply) = client.call(chunks, &message);
+            assert_eq!(header.body, Body::Msg(chunks), "all are full");
+            assert_eq!(reply[8..], *b"nextnextnextnext");
+            assert_eq!(load(&region, 0, length as usize), pages());
         }
         drop(client);
         rig.end();
@@ -132,7 +162,7 @@ fn a_chunk_that_is_too_small_is_an_error() {
         let length = PAGES * PAGE as u32 - 1;
         let region = client.region(&vec![0; length as usize], Access::WRITE);
         let chunks = Chunks {
-            write: Some(Segments::one(segment(&region, 0, length))),
+            writes: WriteList::one(&Segments::one(segment(&region, 0, length))),
             ..Chunks::default()
         };
         let message = client.message(b'r', &[]);
@@ -182,6 +212,64 @@ fn arguments_come_from_the_read_chunk_by_every_strategy() {
                 assert_eq!(rig.shelf.taken.lock().pop(), Some(whole));
             }
             assert_eq!(Rig::count(&rig.counts.read_bytes), 50_005);
+            drop(client);
+            rig.end();
+        }
+    }
+}
+
+/// Three arguments, the call itself in memory too, its segments cut by all of them.
+#[test]
+fn several_arguments_come_from_their_chunks_by_every_strategy() {
+    for network in networks() {
+        for config in strategies() {
+            let rig = Rig::new(network, config);
+            let mut client = rig.client();
+            let data = [5001, 3, 8192].map(|length: u32| -> Vec<u8> {
+                (0..length).map(|i| (i * 7 + length) as u8).collect()
+            });
+            let regions = [0, 1, 2].map(|at: usize| client.region(&data[at], Access::READ));
+            let whole = |region, length| segment(region, 0, length);
+            // Behind 12 bytes, at once behind the first with its padding, and behind four more words.
+            let of = |position, segment| ReadSegment { position, segment };
+            let apart = [
+                of(5020 + 16, segment(&regions[2], 0, 4000)),
+                of(5016, whole(&regions[1], 3)),
+                of(12, whole(&regions[0], 5001)),
+                of(5020 + 16, segment(&regions[2], 4000, 4192)),
+            ];
+            for long in [false, true] {
+                let message = client.message(b'w', b"and four words behind it");
+                let call = client.region(&message, Access::READ);
+                let cuts = [(0, 8), (8, 20), (28, message.len() as u32 - 28)];
+                let zero = cuts.map(|(at, length)| of(0, segment(&call, at, length)));
+                let reads = match long {
+                    true => [&apart[..2], &zero, &apart[2..]].concat(),
+                    false => apart.to_vec(),
+                };
+                let chunks = Chunks {
+                    reads: ReadList::new(&reads).0,
+                    ..Chunks::default()
+                };
+                match long {
+                    true => client.send(Body::Nomsg(chunks), &[]),
+                    false => client.send(Body::Msg(chunks), &message),
+                }
+                let (header, reply) = client.receive();
+                assert_eq!(header.body, Body::Msg(Chunks::default()));
+                assert_eq!(reply[8..], *b"done");
+                let expected = [
+                    &message[..12],
+                    &data[0],
+                    &[0; 3],
+                    &data[1],
+                    &[0; 1],
+                    &message[12..28],
+                    &data[2],
+                    &message[28..],
+                ];
+                assert_eq!(rig.shelf.taken.lock().pop(), Some(expected.concat()));
+            }
             drop(client);
             rig.end();
         }
@@ -318,7 +406,7 @@ fn a_chunk_that_may_not_be_written_ends_its_connection_alone() {
         let mut client = rig.client();
         let region = client.region(&[1; 40_000], Access::READ);
         let chunks = Chunks {
-            write: Some(Segments::one(segment(&region, 0, 40_000))),
+            writes: WriteList::one(&Segments::one(segment(&region, 0, 40_000))),
             ..Chunks::default()
         };
         let message = client.message(b'r', &[]);

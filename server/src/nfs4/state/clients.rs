@@ -99,7 +99,7 @@ impl Client {
 }
 
 /// What tells clients apart: the kind of the identity, and the name that the client gives itself, or a digest of a long one.
-pub(super) fn identity(kind: u8, id: &[u8]) -> Vec<u8> {
+pub(in crate::nfs4) fn identity(kind: u8, id: &[u8]) -> Vec<u8> {
     match id.len() {
         0..=NAME_MAX => [&[kind], id].concat(),
         _ => [&[kind | DIGEST][..], &Sha256::digest(id)].concat(),

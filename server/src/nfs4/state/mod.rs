@@ -28,6 +28,7 @@ use crate::vfs::ObjectId;
 use crate::vfs::locks::{Locks, Side};
 
 pub use back_channel::{Callback, Called, Send};
+pub(super) use clients::identity as client_identity;
 use clients::{Client, ClientsOf};
 use copies::Copies;
 pub use copies::{Copied, Copying, NextPiece};

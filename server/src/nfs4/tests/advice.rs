@@ -158,29 +158,3 @@ fn an_order_that_cannot_be_kept_is_not_taken() {
     let reply = client.on(&handle, Operation::IoAdvise(bad));
     assert_ne!(reply.status(), Status::Ok);
 }
-
-#[test]
-fn what_is_not_needed_goes_unless_somebody_else_may_want_it() {
-    let room = Room::new();
-    let (client, state, handle, file) = opened(&room, 8);
-    let need = [io_advice::WILL_NEED];
-    let no_need = [io_advice::DONT_NEED];
-    assert_eq!(client.advises(&handle, (state, 0, 0), &need), need);
-    assert_eq!(resident(&file), 8);
-    // Pages of which only a part is named stay.
-    let part = (state, P - 1, 2 * P);
-    assert_eq!(client.advises(&handle, part, &no_need), no_need);
-    assert_eq!(resident(&file), 7);
-    for _ in 0..3 {
-        client.reads(&handle, state, 5 * P);
-    }
-    assert_eq!(client.advises(&handle, (state, 0, 0), &no_need), no_need);
-    assert_eq!(resident(&file), 1);
-    client.reads(&handle, state, 6 * P);
-    let mut direct = room.world.client(&client.who);
-    let reference = direct.reference(&file, 6).expect("a reference");
-    assert_eq!(client.advises(&handle, (state, 0, 0), &no_need), no_need);
-    assert_eq!(resident(&file), 2);
-    assert_eq!(direct.read(&reference), Ok(vec![7; P as usize]));
-    assert_eq!(client.content(&handle), [7; 8 * P as usize]);
-}

@@ -201,16 +201,17 @@ fn data_goes_to_a_placement_and_what_follows_into_the_reply() {
     room.file(b"file", b"data");
     let mut client = Client::new(&room, b"client", 1);
     let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
-    client.caller.placement = Some(4096);
+    client.caller.placements = Placements::one(4096);
     let ask = [put(&handle), read(state, 0, 4), Operation::GetFileHandle];
     let bytes = client.next(&ask);
     let (answer, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
     let Answer::Placed(placed) = answer else {
         panic!("{answer:?}");
     };
-    assert_eq!((placed.length, placed.pieces.len()), (4, 1));
+    assert_eq!((placed.bytes(), placed.pieces.len()), (4, 1));
     let mut whole = reply.0.clone();
-    whole.splice(placed.at..placed.at, *b"data");
+    let at = placed.results[0].at as usize;
+    whole.splice(at..at, *b"data");
     let whole = Reply(whole);
     assert!(matches!(&whole.all()[2], OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
     assert!(matches!(whole.last(), OperationResult::GetFileHandle(Ok(ok)) if ok.0 == handle));

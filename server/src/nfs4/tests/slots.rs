@@ -149,29 +149,27 @@ fn a_link_that_is_too_long_for_the_reply_leaves_nothing_to_place() {
     });
     let made = client.does(&[Operation::PutRootFileHandle, link]);
     assert_eq!(made.status(), Status::Ok, "{:?}", made.all());
-    client.caller.reply_bytes_max = 1024;
-    client.caller.placement = Some(1 << 20);
-    let bytes = client.next(&[
-        Operation::PutRootFileHandle,
-        Operation::Lookup(Name(b"link")),
-        Operation::ReadLink,
-    ]);
-    let call = Call {
-        caller: &client.caller,
-        who: client.who.clone(),
-        rights: Rights::default(),
-        procedure: Procedure::Compound.code(),
-        arguments: Reader::new(&bytes),
-        apart: None,
-        effort: Effort::MayBlock,
+    let mut reads = |placement: u32, reply_bytes_max: u32| {
+        client.caller.reply_bytes_max = reply_bytes_max;
+        client.caller.placements = Placements::one(placement);
+        let bytes = client.next(&[
+            Operation::PutRootFileHandle,
+            Operation::Lookup(Name(b"link")),
+            Operation::ReadLink,
+        ]);
+        room.run(&client.caller, &client.who, &bytes, Effort::MayBlock)
     };
-    let mut results = Vec::new();
-    let mut w = Writer::new(&mut results);
-    let answer = room.nfs.call(call, &mut w);
-    let payload = w.payload_range();
-    assert!(matches!(answer, Answer::Replied), "{answer:?}");
-    assert_eq!(Reply(results).status(), Status::RepTooBig);
-    assert_eq!(payload, None);
+    // With its target the result would not fit.
+    let (answer, reply) = reads(3000, 1024);
+    assert!(matches!(&answer, Answer::Placed(placed) if placed.bytes() == 3000));
+    let fits = (reply.0.len() + REPLY_OVERHEAD_BYTES) as u32;
+    assert!(matches!(reads(3000, fits).0, Answer::Placed(_)));
+    // It does not fit without it either, or the target does not fit where it belongs.
+    for (placement, room) in [(3000, fits - 4), (2999, 1024)] {
+        let (answer, reply) = reads(placement, room);
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        assert_eq!(reply.status(), Status::RepTooBig);
+    }
 }
 
 #[test]

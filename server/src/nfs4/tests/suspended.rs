@@ -6,7 +6,7 @@ use odafs_common::wire::rpc::{self, Auth};
 use odafs_fabric::clock;
 use odafs_fabric::sync::Mutex;
 use odafs_fabric::sync::atomic::{AtomicUsize, Ordering};
-use odafs_nic::calls::{Calls as _, ChunkSource, Job, Outcome};
+use odafs_nic::calls::{Calls as _, ChunkSource, Job, Outcome, Placements};
 
 use super::legacy::{confirmed, opened_and_confirmed};
 use super::*;
@@ -193,7 +193,7 @@ fn data_that_were_placed_stay_placed() {
     ];
     assert_eq!(client.does(&ask).status(), Status::Ok);
     // All of it is in memory now.
-    client.caller.placement = Some(4096);
+    client.caller.placements = Placements::new(&[4096, 4096]);
     let bytes = client.next(&ask);
     let (answer, reply) = room.resume(
         (&client.caller, &client.who),
@@ -203,12 +203,28 @@ fn data_that_were_placed_stay_placed() {
     let Answer::Placed(placed) = answer else {
         panic!("{answer:?}");
     };
-    let [ChunkSource::Frame { frame, .. }] = &placed.pieces[..] else {
+    // The one was placed before the compound was suspended, and the other after.
+    let [
+        ChunkSource::Frame { frame, .. },
+        ChunkSource::Frame { frame: second, .. },
+    ] = &placed.pieces[..]
+    else {
         panic!("{placed:?}");
     };
-    assert!(room.world.export.arena().is_pinned(frame.frame()));
+    for frame in [frame, second] {
+        assert!(room.world.export.arena().is_pinned(frame.frame()));
+    }
     let mut reply = reply.0;
-    reply.splice(placed.at..placed.at, *b"data");
+    let numbers: Vec<_> = placed
+        .results
+        .iter()
+        .map(|it| (it.result, it.bytes))
+        .collect();
+    assert_eq!(numbers, [(0, 4), (1, 3)]);
+    for (result, data) in placed.results.iter().zip([&b"data"[..], b"ata\0"]).rev() {
+        let at = result.at as usize;
+        reply.splice(at..at, data.iter().copied());
+    }
     let reply = Reply(reply);
     let all = reply.all();
     assert_eq!((data(&all[2]), data(&all[7])), (&b"data"[..], &b"ata"[..]));

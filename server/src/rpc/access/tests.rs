@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use odafs_common::wire::rpc::{AuthSys, Groups};
-use odafs_nic::calls::{Notes, Transport};
+use odafs_nic::calls::{Notes, Placements, Transport};
 
 use super::*;
 use crate::vfs::Status;
@@ -26,7 +26,7 @@ fn caller(peer: Peer) -> Caller {
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 1 << 20,
-        placement: None,
+        placements: Placements::default(),
         apart: None,
         back: None,
         notes: Notes::default(),

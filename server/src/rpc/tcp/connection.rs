@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use odafs_common::wire::record::RecordTooLong;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Back, Caller, Errand, Job, Notes, Outcome, Transport};
+use odafs_nic::calls::{Back, Caller, Errand, Job, Notes, Outcome, Placements, Transport};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -144,7 +144,7 @@ impl<'a> Connection<'a> {
                 connection: number,
                 transport: Transport::NfsTcp,
                 reply_bytes_max: shared.limits.record_bytes,
-                placement: None,
+                placements: Placements::default(),
                 apart: None,
                 back: Some(Arc::new(WayBack(sender.clone()))),
                 notes: Notes::default(),

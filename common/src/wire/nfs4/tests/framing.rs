@@ -1,6 +1,6 @@
 use super::*;
 use crate::wire::testing::hex;
-use crate::wire::xdr::{Apart, Reader, Writer, XdrError};
+use crate::wire::xdr::{Apart, Gap, Reader, Writer, XdrError};
 
 /// A COMPOUND of these operations.
 pub fn call(minor_version: u32, operations: &[Operation<'_>]) -> Vec<u8> {
@@ -172,6 +172,25 @@ fn write(data: &'static [u8]) -> Operation<'static> {
     })
 }
 
+/// A message without these payloads, which occur in it in this order, and their gaps.
+fn without(message: &[u8], payloads: &[&[u8]]) -> (Vec<u8>, Vec<Gap>) {
+    let (mut rest, mut gaps, mut missing) = (message.to_vec(), Vec::new(), 0);
+    for payload in payloads {
+        let word = (payload.len() as u32).to_be_bytes();
+        let item = [&word[..], payload].concat();
+        let found = rest.windows(item.len()).position(|bytes| bytes == item);
+        let at = found.expect("a payload") + 4;
+        let gap = Gap {
+            at: (at + missing) as u32,
+            bytes: payload.len() as u32,
+        };
+        rest.drain(at..at + gap.padded());
+        missing += gap.padded();
+        gaps.push(gap);
+    }
+    (rest, gaps)
+}
+
 #[test]
 fn a_compound_is_read_on_from_where_its_reader_stopped() {
     let all = [
@@ -181,28 +200,34 @@ fn a_compound_is_read_on_from_where_its_reader_stopped() {
         write(b"more data"),
         write(b""),
     ];
-    // The first payload comes apart from the message.
-    let mut bytes = call(1, &all);
-    let (at, length) = first_payload(Reader::new(&bytes)).expect("a payload");
-    bytes.drain(at..at + length);
-    let apart = Apart {
-        bytes: length as u32,
-        data: b"data",
-    };
-    let reader = || Reader::new(&bytes).reduced(Some(apart));
-    for stop in 0..=all.len() {
-        let mut operations = Operations::begin(reader()).expect("a compound");
-        for expected in &all[..stop] {
-            assert_eq!(operations.next().as_ref(), Some(&Ok(expected.clone())));
+    // The first two payloads come apart from the message, or one of them, or none.
+    let (data, more) = (&b"data"[..], &b"more data"[..]);
+    for apart in [&[][..], &[data], &[more], &[data, more]] {
+        let (bytes, gaps) = without(&call(1, &all), apart);
+        // What came apart is known to be there, and not read.
+        let known = |operation: &Operation<'static>| match operation {
+            Operation::Write(write) if apart.contains(&write.data.0) => self::write(b""),
+            operation => operation.clone(),
+        };
+        let all: Vec<_> = all.iter().map(known).collect();
+        let reader = || Reader::new(&bytes).reduced(Apart::Gaps(&gaps));
+        for stop in 0..=all.len() {
+            let mut operations = Operations::begin(reader()).expect("a compound");
+            for expected in &all[..stop] {
+                assert_eq!(operations.next().as_ref(), Some(&Ok(expected.clone())));
+            }
+            let mark = operations.mark();
+            let mut resumed = Operations::resume(reader(), mark).expect("the same compound");
+            assert_eq!(resumed.header(), operations.header());
+            assert_eq!(resumed.left() as usize, all.len() - stop);
+            assert_eq!(resumed.apart_left(), operations.apart_left());
+            let rest: Result<Vec<_>, _> = resumed.by_ref().collect();
+            assert_eq!(rest.as_deref(), Ok(&all[stop..]), "stopped at {stop}");
+            assert_eq!((resumed.finish(), resumed.apart_left()), (Ok(()), 0));
         }
-        let mark = operations.mark();
-        let mut resumed = Operations::resume(reader(), mark).expect("the same compound");
-        assert_eq!(resumed.header(), operations.header());
-        assert_eq!(resumed.left() as usize, all.len() - stop);
-        let rest: Result<Vec<_>, _> = resumed.by_ref().collect();
-        assert_eq!(rest.as_deref(), Ok(&all[stop..]), "stopped at {stop}");
-        assert_eq!(resumed.finish(), Ok(()));
     }
+    let bytes = call(1, &all);
+    let reader = || Reader::new(&bytes);
     let mark = begin(&bytes).mark();
     let elsewhere = Reader::new(&bytes[..12]);
     assert!(Operations::resume(elsewhere, mark).is_err());
@@ -251,8 +276,9 @@ fn a_reply_is_written_on_from_where_its_writer_stopped() {
 }
 
 #[test]
-fn the_first_payload_of_a_compound_is_found_where_it_lies() {
+fn the_payloads_of_a_compound_that_came_apart_are_found_where_they_belong() {
     let write = write(b"data");
+    let more = self::write(b"more data");
     let symlink = Operation::Create(CreateArgs {
         kind: CreateType::Symlink(Payload(b"to")),
         name: Name(b"link"),
@@ -264,14 +290,34 @@ fn the_first_payload_of_a_compound_is_found_where_it_lies() {
         attributes: RawAttributes::default(),
     });
     let put = Operation::PutFileHandle(FileHandle(b"data"));
-    let found = |operations: &[Operation<'_>]| {
-        let bytes = call(0, operations);
-        let (at, length) = first_payload(Reader::new(&bytes))?;
-        Some(bytes[at..at + length].to_vec())
+    let bytes = call(0, &[put, write, directory, symlink, more]);
+    let found = |rest: &[u8], gaps: &[Gap]| {
+        let reader = Reader::new(rest).reduced(Apart::Gaps(gaps));
+        payloads_apart(reader).to_vec()
     };
-    assert_eq!(found(&[put.clone(), write.clone()]), Some(b"data".to_vec()));
-    let both = [directory.clone(), symlink, write];
-    assert_eq!(found(&both), Some(b"to".to_vec()));
-    assert_eq!(found(&[put, directory]), None);
-    assert_eq!(first_payload(Reader::new(&[0; 7])), None);
+    let (to, more) = (&b"to"[..], &b"more data"[..]);
+    for (apart, lengths) in [
+        (&[][..], &[][..]),
+        (&[to], &[2]),
+        (&[more], &[9]),
+        (&[to, more], &[2, 9]),
+    ] {
+        let (rest, mut gaps) = without(&bytes, apart);
+        assert_eq!(found(&rest, &gaps), lengths);
+        // Their padding may come with them, and nothing else.
+        for gap in &mut gaps {
+            gap.bytes = gap.padded() as u32;
+        }
+        assert_eq!(found(&rest, &gaps), lengths);
+        if let Some(first) = gaps.first_mut() {
+            first.bytes += 1;
+            assert_eq!(found(&rest, &gaps), []);
+        }
+    }
+    // The file handle is no payload, and the name is none. What is behind them cannot be read.
+    let (rest, gaps) = without(&bytes, &[b"data"]);
+    assert_eq!(found(&rest, &gaps), []);
+    let (rest, gaps) = without(&bytes, &[b"to", b"link"]);
+    assert_eq!(found(&rest, &gaps), [2]);
+    assert_eq!(found(&[0; 7], &gaps), []);
 }

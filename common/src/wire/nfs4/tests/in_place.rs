@@ -96,11 +96,11 @@ fn a_write_takes_its_data_from_elsewhere() {
     });
     let whole = super::framing::call(0, std::slice::from_ref(&write));
     let reduced = &whole[..whole.len() - 8];
-    let apart = crate::wire::xdr::Apart {
+    let apart = crate::wire::xdr::Apart::Next {
         bytes: 5,
         data: b"hello",
     };
-    let r = Reader::new(reduced).reduced(Some(apart));
+    let r = Reader::new(reduced).reduced(apart);
     let mut operations = Operations::begin(r).expect("a compound");
     assert_eq!(operations.next(), Some(Ok(write)));
     assert_eq!(operations.finish(), Ok(()));

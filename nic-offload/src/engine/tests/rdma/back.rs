@@ -3,7 +3,7 @@
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::rpc;
 use odafs_common::wire::rpcrdma::{
-    Body, Chunks, Header, ReadList, ReadSegment, Segment, Segments, TransportError,
+    Body, Chunks, Header, ReadList, ReadSegment, Segment, Segments, TransportError, WriteList,
 };
 use odafs_common::wire::xdr::Encode as _;
 use odafs_fabric::Access;
@@ -294,7 +294,7 @@ fn calls_that_cannot_be_answered_fail() {
     assert!(way.send(call(3, &[])));
     client.is_called(&call(3, &[]));
     let chunks = Chunks {
-        write: Some(Segments::one(Segment::default())),
+        writes: WriteList::one(&Segments::one(Segment::default())),
         ..Chunks::default()
     };
     client.answer(3, 9, Body::Msg(chunks), &reply(3));

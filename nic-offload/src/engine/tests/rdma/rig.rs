@@ -11,7 +11,9 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Access, Completion, QueuePair};
 
-use crate::calls::{Back, Caller, Calls, ChunkSource, Errand, Outcome, Placed, Transport, Workers};
+use crate::calls::{
+    Back, Caller, Calls, ChunkSource, Errand, Outcome, Placed, PlacedResult, Transport, Workers,
+};
 use crate::engine::{Engine, EngineConfig, RdmaConfig, RdmaCounters, Serves, Stopper};
 use crate::registration::Frames;
 
@@ -53,10 +55,14 @@ fn whole(caller: &Caller, message: &[u8]) -> Vec<u8> {
     let Some(apart) = &caller.apart else {
         return message.to_vec();
     };
-    let (before, behind) = message.split_at(apart.place().start as usize);
-    let data = apart.bytes().to_vec();
-    let padding = vec![0; data.len().next_multiple_of(4) - data.len()];
-    [before, &data, &padding, behind].concat()
+    let mut whole = message.to_vec();
+    for (number, place) in apart.places().iter().enumerate() {
+        let mut data = apart.bytes(number).to_vec();
+        data.resize(place.padded(), 0);
+        let at = place.at as usize;
+        whole.splice(at..at, data);
+    }
+    whole
 }
 
 impl Calls for Shelf {
@@ -75,12 +81,24 @@ impl Calls for Shelf {
                 let at = reply.len();
                 reply.extend_from_slice(b"tail");
                 let length = PAGES * PAGE as u32;
-                assert!(caller.placement.is_some());
-                return Outcome::Placed(Placed {
-                    at,
-                    length,
+                assert!(caller.placements.first().is_some());
+                return Outcome::Placed(Placed::one(at, length, self.pieces()));
+            }
+            // All pages, as many results as there are chunks for: the pages are divided among them.
+            b'R' => {
+                let chunks = caller.placements.bytes();
+                let mut placed = Placed {
                     pieces: self.pieces(),
-                });
+                    ..Placed::default()
+                };
+                for (result, bytes) in (0..).zip(chunks) {
+                    let at = reply.len() as u32;
+                    let bytes = *bytes;
+                    assert!(placed.results.push(PlacedResult { result, at, bytes }));
+                    reply.extend_from_slice(b"next");
+                }
+                assert_eq!(placed.bytes(), u64::from(PAGES * PAGE as u32));
+                return Outcome::Placed(placed);
             }
             b'l' => {
                 assert!(caller.reply_bytes_max >= 3000);

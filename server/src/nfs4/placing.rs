@@ -1,0 +1,89 @@
+//! Which of a compound's data go to the caller's memory instead of into the reply. The n-th DDP-eligible result (READ, READLINK)
+//! belongs to the n-th write chunk of the call (RFC 8267, section 6.4.1), whatever it holds: an empty chunk asks for its data in
+//! the reply, and results for which there is no chunk are there too. Operations that fail have no such result. As they end the
+//! compound, the chunks behind them stay unused.
+
+use odafs_nic::calls::{ChunkSource, Placed, PlacedResult, PlacedResults, Placements};
+
+use super::DATA_BYTES_MAX;
+
+/// The DDP-eligible results of a compound under way.
+#[derive(Debug, Default)]
+pub(super) struct Placing {
+    /// How many there are.
+    results: u32,
+    /// Those that do not go into the reply.
+    placed: Option<Placed>,
+}
+
+/// What a compound had before an operation, to go back to it.
+#[derive(Clone, Copy)]
+pub(super) struct PlacingMark {
+    results: u32,
+    placed: Option<(usize, usize)>,
+}
+
+impl Placing {
+    /// How many bytes of the next result can be placed. `None`: it goes into the reply. All together are no more than the data
+    /// of one READ, so a compound pins no more frames than a single operation does.
+    pub fn room(&self, placements: &Placements) -> Option<u32> {
+        let room = placements.get(self.results as usize)?;
+        let placed = self.placed.as_ref().map_or(0, Placed::bytes);
+        let left = u64::from(DATA_BYTES_MAX).saturating_sub(placed);
+        Some(room.min(left as u32))
+    }
+
+    /// The next result belongs at `at` of the reply. There is room for so many bytes.
+    pub fn place(&mut self, at: usize, bytes: u32, pieces: Vec<ChunkSource>) {
+        let (result, at) = (self.results, at as u32);
+        self.results += 1;
+        match &mut self.placed {
+            None => {
+                let results = PlacedResults::one(PlacedResult { result, at, bytes });
+                self.placed = Some(Placed { results, pieces });
+            }
+            Some(placed) => {
+                // There is a chunk for each, and room for as many results.
+                let _ = placed.results.push(PlacedResult { result, at, bytes });
+                placed.pieces.extend(pieces);
+            }
+        }
+    }
+
+    /// The next result went into the reply.
+    pub fn inline(&mut self) {
+        self.results += 1;
+    }
+
+    /// Whether the reply lacks data.
+    pub fn is_any_placed(&self) -> bool {
+        self.placed
+            .as_ref()
+            .is_some_and(|placed| placed.bytes() > 0)
+    }
+
+    /// What the reply lacks.
+    pub fn into_placed(self) -> Option<Placed> {
+        self.placed
+    }
+
+    pub fn mark(&self) -> PlacingMark {
+        let lengths = |placed: &Placed| (placed.results.len(), placed.pieces.len());
+        PlacingMark {
+            results: self.results,
+            placed: self.placed.as_ref().map(lengths),
+        }
+    }
+
+    /// Forgets what an operation has done since `mark`.
+    pub fn take_back(&mut self, mark: PlacingMark) {
+        self.results = mark.results;
+        match (&mut self.placed, mark.placed) {
+            (Some(placed), Some((results, pieces))) => {
+                placed.results.truncate(results);
+                placed.pieces.truncate(pieces);
+            }
+            (placed, _) => *placed = None,
+        }
+    }
+}
