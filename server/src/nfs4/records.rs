@@ -207,6 +207,22 @@ mod tests {
     }
 
     #[test]
+    fn a_long_name_that_was_kept_whole_is_its_digest() {
+        let whole = |kind: u8| [&[kind][..], &[b'n'; 100]].concat();
+        let text = format!("{} d\n{}\n", hex(&whole(1)), hex(&whole(0)));
+        let records = Records::read(&text, |_| Ok(()));
+        let known: Vec<_> = records
+            .reclaiming
+            .into_iter()
+            .map(|it| it.identity)
+            .collect();
+        let digests = [1, 0].map(|kind| client_identity(kind, &[b'n'; 100]));
+        assert!(digests.iter().all(|digest| known.contains(digest)));
+        let (client, _) = files_of_client(&format!("{} 1:2", hex(&whole(1)))).unwrap();
+        assert_eq!(client, digests[0]);
+    }
+
+    #[test]
     fn what_is_kept_is_read_back() {
         let kept = Arc::new(Mutex::new(String::new()));
         let to = Arc::clone(&kept);
