@@ -424,6 +424,12 @@ pub(super) fn counts(result: &OperationResult<'_>) -> bool {
     of_owner && !not.contains(&status(result))
 }
 
+fn hints(choices: &mut Choices<'_>) -> Bitmap {
+    let some = choices.byte();
+    let each = (0..u8::BITS).filter(|hint| some >> hint & 1 == 1);
+    each.fold(Bitmap::EMPTY, |hints, hint| hints.with(hint))
+}
+
 #[cfg(test)]
 mod tests {
     use odafs_common::wire::xdr::{Decode as _, Reader};
@@ -466,10 +472,4 @@ mod tests {
             }
         }
     }
-}
-
-fn hints(choices: &mut Choices<'_>) -> Bitmap {
-    let some = choices.byte();
-    let each = (0..u8::BITS).filter(|hint| some >> hint & 1 == 1);
-    each.fold(Bitmap::EMPTY, |hints, hint| hints.with(hint))
 }
