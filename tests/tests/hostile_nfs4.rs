@@ -301,7 +301,8 @@ fn a_slot_that_two_connections_use_at_once_is_used_once() {
     assert_eq!(wrong(1, 201), Status::Ok);
 }
 
-/// A client has as many sessions and slots as it can get, and each slot keeps as long a reply as it can.
+/// A client has as many sessions as it can get, with as many slots as they begin with, and each slot keeps as long a reply as it
+/// can.
 #[test]
 fn replies_that_are_kept_are_bounded() {
     const KEPT: u32 = 8 << 10;
@@ -373,7 +374,7 @@ fn replies_that_are_kept_are_bounded() {
 
 /// A client has delegations of files that others want, takes no callback, and leaves what the server sends unread.
 #[test]
-fn a_client_that_answers_no_callback_is_waited_for_no_longer_than_its_lease() {
+fn a_client_that_answers_no_callback_is_not_waited_for_without_end() {
     let world = serve(&LEASE);
     let names: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
     names.iter().for_each(|name| world.file(name));

@@ -10,7 +10,7 @@ use odafs_fabric::sync::Mutex;
 /// Number of names to keep. It is large enough that chance changes the answer by a few hundredths only.
 const NAMES: usize = 256;
 /// At most one page in this many is sampled, because a sampled read takes half as long again as a hit. A small cache has
-/// fewer names than [`NAMES`] for this reason.
+/// fewer names than [`NAMES`] for this reason, and the chance of a hit is known less well.
 const ONE_IN_MIN: usize = 16;
 /// Number of reads of sampled pages that an answer needs.
 const ENOUGH: u32 = 16;

@@ -364,16 +364,12 @@ impl<'a> Compound<'a> {
     /// As [`Self::file_for`] reading, and the order in which the client reads it.
     pub fn file_to_read(&self, given: StateId) -> Done<(Arc<File>, Pattern)> {
         let file = self.file()?;
-        let stateid = self.stateid(given)?;
-        let mut state = self.server.state.lock();
-        let pattern =
-            state.io_in_order(self.now, self.sender, &stateid, file.object(), Io::Read)?;
-        drop(state);
+        let pattern = self.check_io(&self.stateid(given)?, file.object(), Io::Read)?;
         Ok((file, pattern))
     }
 
-    /// Refuses to read or write a file if the stateid does not allow it.
-    pub fn check_io(&self, stateid: &StateId, file: ObjectId, io: Io) -> Done<()> {
+    /// Refuses to read or write a file if the stateid does not allow it. Returns in which order the owner of the open reads.
+    pub fn check_io(&self, stateid: &StateId, file: ObjectId, io: Io) -> Done<Pattern> {
         let mut state = self.server.state.lock();
         Ok(state.io(self.now, self.sender, stateid, file, io)?)
     }

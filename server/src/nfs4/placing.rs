@@ -24,8 +24,8 @@ pub(super) struct PlacingMark {
 }
 
 impl Placing {
-    /// How many bytes of the next result can be placed. `None`: it goes into the reply. All together are no more than the data
-    /// of one READ, so a compound pins no more frames than a single operation does.
+    /// How many bytes of the next result can be placed. `None`: it goes into the reply. All together are no more bytes
+    /// than the data of one READ. Where a result does not begin or end with a page, it pins a frame more.
     pub fn room(&self, placements: &Placements) -> Option<u32> {
         let room = placements.get(self.results as usize)?;
         let placed = self.placed.as_ref().map_or(0, Placed::bytes);

@@ -183,7 +183,7 @@ fn number(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| clean)
 }
 
-/// Version 0.1.0 kept long names whole, where a digest is kept now.
+/// Earlier servers kept long names whole. Of these a digest is kept now.
 fn identity(digits: &str) -> Option<Vec<u8>> {
     let identity = hex::bytes(digits)?;
     let (kind, name) = identity.split_first()?;

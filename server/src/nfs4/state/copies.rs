@@ -146,9 +146,9 @@ impl State {
         let sender = Sender::Client(self.id(key.0));
         let may = self
             .io(now, sender, &of.source.0, of.source.1, Io::Read)
-            .and_then(|()| self.io(now, sender, &of.target.0, of.target.1, Io::Write));
+            .and_then(|_| self.io(now, sender, &of.target.0, of.target.1, Io::Write));
         match may {
-            Ok(()) => NextPiece::Copy,
+            Ok(_) => NextPiece::Copy,
             Err(status) => NextPiece::Refused(status),
         }
     }

@@ -277,22 +277,10 @@ impl State {
     }
 
     /// Refuses to read or write data of a file unless the stateid allows it: the open must have that access; with a special
-    /// stateid, no share may deny it. Renews the lease in 4.0.
+    /// stateid, no share may deny it. Renews the lease in 4.0. Returns in which order the owner of the open reads.
     ///
     /// An open for writing also allows to read, because clients that write parts of pages read them (RFC 8881, section 9.1.2).
     pub fn io(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        stateid: &StateId,
-        file: ObjectId,
-        io: Io,
-    ) -> Result<(), Status> {
-        self.io_in_order(now, sender, stateid, file, io).map(drop)
-    }
-
-    /// As [`State::io`]. Returns in which order the owner of the open reads.
-    pub fn io_in_order(
         &mut self,
         now: Nanos,
         sender: Sender,

@@ -162,7 +162,6 @@ fn an_operation_that_fails_leaves_its_chunk_and_those_behind_it() {
     assert_eq!(reply.status(), Status::WrongType);
 }
 
-/// So a compound pins no more frames than a READ does, and its reply is within what the session has agreed on.
 #[test]
 fn the_data_of_all_reads_are_bounded_together() {
     let room = Room::new();

@@ -113,11 +113,15 @@ fn state_outlives_its_lease_until_somebody_wants_it() {
     let (two, _) = client(state, at(200), b"two");
     // Whose lease is over may come back as if nothing was.
     assert_eq!(state.renew(at(200), old), Err(Status::StaleClientId));
-    let io = state.io(at(200), Sender::Client(one), &kept, FILE, Io::Write);
+    let io = state
+        .io(at(200), Sender::Client(one), &kept, FILE, Io::Write)
+        .map(drop);
     assert_eq!(io, Ok(()));
     assert!(!state.denies(at(200), FILE, Io::Write));
     open(state, at(200), two, b"o", (2, 0)).unwrap();
-    let io = state.io(at(200), Sender::Client(one), &kept, FILE, Io::Write);
+    let io = state
+        .io(at(200), Sender::Client(one), &kept, FILE, Io::Write)
+        .map(drop);
     assert_eq!(io, Err(Status::BadStateId));
     assert_eq!(state.counts(), [1, 1, 1, 0]);
     state.tick(at(200 + 48 * 3600));

@@ -212,7 +212,7 @@ fn an_open_is_downgraded_to_what_it_was_opened_for() {
     let read = to(both, 1).unwrap();
     assert_eq!(to(both, 1), Err(Status::OldStateId));
     assert_eq!(to(read, 3), Err(Status::Inval));
-    let io = |state: &mut State, io| state.io(at(0), sender, &read, FILE, io);
+    let io = |state: &mut State, io| state.io(at(0), sender, &read, FILE, io).map(drop);
     assert_eq!(io(state, Io::Read), Ok(()));
     assert_eq!(io(state, Io::Write), Err(Status::OpenMode));
     let whole = open(state, at(0), one, b"p", (3, 0)).unwrap();
