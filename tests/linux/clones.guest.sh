@@ -36,7 +36,10 @@ put() {
 # The same files by three versions: three clients, whose caches know nothing of each other.
 everywhere() {
     local mount
-    for mount in t four three; do same "$(sum "/mnt/$mount/$1")" "$(sum "$2")"; done
+    for mount in t four three; do
+        [ "$(sum "/mnt/$mount/$1")" = "$(sum "$2")" ] ||
+            die "$1 by mount $mount, in line ${BASH_LINENO[0]}: $(cmp -l "/mnt/$mount/$1" "$2" | awk 'NR == 1 { at = $1 } END { print NR, "bytes from", at, "to", $1 }')"
+    done
 }
 
 MEGABYTES=6
