@@ -181,7 +181,38 @@ impl ChunkedArguments {
 }
 
 /// Work that may block. It fills the reply and says what to do with it. It runs on the server's pool.
-pub type Job = Box<dyn FnOnce(&mut Vec<u8>) -> Outcome + Send>;
+pub struct Job {
+    work: Work,
+    pins: usize,
+}
+
+type Work = Box<dyn FnOnce(&mut Vec<u8>) -> Outcome + Send>;
+
+impl Job {
+    /// Work that has pinned nothing yet.
+    pub fn new(work: impl FnOnce(&mut Vec<u8>) -> Outcome + Send + 'static) -> Job {
+        Job {
+            work: Box::new(work),
+            pins: 0,
+        }
+    }
+
+    /// Says how many frames it has pinned already: a call that goes on keeps what it has taken for its reply.
+    #[must_use]
+    pub fn with_pins(self, pins: usize) -> Job {
+        Job { pins, ..self }
+    }
+
+    /// Number of frames that it keeps pinned while it waits.
+    pub fn pins(&self) -> usize {
+        self.pins
+    }
+
+    /// Does the work. May block.
+    pub fn run(self, reply: &mut Vec<u8>) -> Outcome {
+        (self.work)(reply)
+    }
+}
 
 /// The result of a procedure.
 pub enum Outcome {

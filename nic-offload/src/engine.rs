@@ -46,7 +46,8 @@ pub struct EngineConfig {
     pub batch: u32,
     /// The most calls of one connection that the workers may have at a time.
     pub deferred_max: usize,
-    /// When replies under way have pinned this many frames, the connection's next calls wait.
+    /// When replies under way have pinned this many frames, the connection's next calls wait. Those of calls that were
+    /// suspended count, too.
     pub pins_max: usize,
     /// A connection that keeps frames pinned, or its answers waiting, for longer is closed.
     pub pinned_time_max: Nanos,

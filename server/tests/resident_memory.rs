@@ -130,7 +130,7 @@ fn a_read_of_what_is_in_memory_allocates_nothing() {
         reply.clear();
         let mut outcome = service.call(&caller, call, &mut reply);
         while let Outcome::Deferred(job) = outcome {
-            outcome = job(&mut reply);
+            outcome = job.run(&mut reply);
         }
         // All are counted, and one in 16 is timed.
         for _ in 0..40 {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use odafs_nic::calls::{Caller, Calls, Errand, Outcome, Workers};
+use odafs_nic::calls::{Caller, Calls, Errand, Job, Outcome, Workers};
 use odafs_server::tcp::{Limits, TcpServer};
 
 /// What a call asks for: the first byte. The reply is the message, padded to the length in its second word.
@@ -68,13 +68,13 @@ impl Calls for Obedient {
             NEVER => return Outcome::Dropped,
             LATER => {
                 reply.extend_from_slice(b"thrown away");
-                return Outcome::Deferred(Box::new(move |reply| {
+                return Outcome::Deferred(Job::new(move |reply| {
                     echo(&copy, reply);
                     Outcome::Replied
                 }));
             }
             FAR_LATER => {
-                return Outcome::Deferred(Box::new(move |reply| {
+                return Outcome::Deferred(Job::new(move |reply| {
                     while !released.load(Ordering::SeqCst) {
                         std::thread::sleep(Duration::from_millis(1));
                     }
@@ -82,7 +82,7 @@ impl Calls for Obedient {
                     Outcome::Replied
                 }));
             }
-            _ => return Outcome::Deferred(Box::new(|_| panic!("on purpose"))),
+            _ => return Outcome::Deferred(Job::new(|_| panic!("on purpose"))),
         }
         Outcome::Replied
     }

@@ -433,9 +433,9 @@ impl World {
             reply.clear();
             outcome = if looks && self.learned.delegated {
                 // It may wait until another client says what it has made of the file.
-                mailbox::answering(&self.service, &self.lines, || job(&mut reply))
+                mailbox::answering(&self.service, &self.lines, || job.run(&mut reply))
             } else {
-                job(&mut reply)
+                job.run(&mut reply)
             };
         }
         match outcome {

@@ -219,7 +219,7 @@ impl World {
         let mut outcome = self.service.call(&self.caller, message, &mut reply);
         while let Outcome::Deferred(job) = outcome {
             reply.clear();
-            outcome = job(&mut reply);
+            outcome = job.run(&mut reply);
         }
         assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
         assert!(reply.len() <= REPLY_BYTES_MAX as usize);

@@ -329,7 +329,7 @@ impl Inside {
                     reply.clear();
                     let mut outcome = service.call(&caller, &message, &mut reply);
                     if let Outcome::Deferred(job) = outcome {
-                        outcome = job(&mut reply);
+                        outcome = job.run(&mut reply);
                     }
                     if let Outcome::Placed(placed) = outcome
                         && let [ChunkSource::Frame { frame, offset, .. }] = &placed.pieces[..]

@@ -46,6 +46,8 @@ pub(super) struct Outbox {
     waiting_since: Nanos,
     /// Number of frames that they have pinned.
     waiting_pins: usize,
+    /// Number of frames that calls have pinned with which the workers go on.
+    deferred_pins: usize,
     /// RDMA Writes that still read from their frames.
     leaving: VecDeque<Leaving>,
     next_id: u64,
@@ -71,6 +73,7 @@ impl Outbox {
             waiting: VecDeque::new(),
             waiting_since: now,
             waiting_pins: 0,
+            deferred_pins: 0,
             leaving: VecDeque::new(),
             next_id: 0,
             dead: false,
@@ -92,9 +95,22 @@ impl Outbox {
         self.waiting.len() >= now.config.receives as usize
     }
 
-    /// Whether waiting answers or pinned frames have reached their limit, so that nothing new should begin.
+    /// Whether waiting answers or pinned frames have reached their limit, so that nothing new should begin. What a worker pins
+    /// before it has served its call is not known here, so calls that the workers have may come back with more. The number of
+    /// these calls is bounded, and so is what one of them pins.
     pub fn has_room(&self, now: &Now<'_>) -> bool {
-        !self.is_full(now) && self.waiting_pins + self.leaving.len() < now.config.pins_max
+        let pins = self.waiting_pins + self.deferred_pins + self.leaving.len();
+        !self.is_full(now) && pins < now.config.pins_max
+    }
+
+    /// A call goes to the workers. It has pinned this many frames, and keeps them.
+    pub fn deferred(&mut self, pins: usize) {
+        self.deferred_pins += pins;
+    }
+
+    /// A call comes back that had pinned this many frames when it went.
+    pub fn returned(&mut self, pins: usize) {
+        self.deferred_pins -= pins;
     }
 
     /// Begins a turn: tries again to send waiting answers. Returns how many were sent.

@@ -337,7 +337,7 @@ impl RdmaLine {
         }
         // A worker assembles the message, because it may be long. The lease is returned when the call has ended.
         let syncs = calls.may_sync(message.without_data());
-        let job: Job = Box::new(move |reply| {
+        let job = Job::new(move |reply| {
             let (message, apart) = message.complete(&contents);
             caller.apart = apart;
             drop(contents);
@@ -369,6 +369,7 @@ impl RdmaLine {
         let call = self.next_call;
         self.next_call += 1;
         self.running.insert(call, Running { ticket, lease });
+        self.out.deferred(job.pins());
         let place = CallOrigin {
             line: at,
             number: self.number(),
@@ -398,6 +399,7 @@ impl RdmaLine {
             return;
         };
         self.resting = false;
+        self.out.returned(returned.pins);
         self.out.rested_until(now.time);
         if let Some(lease) = lease {
             self.registrar.release(&mut *self.out.qp, lease, now.time);

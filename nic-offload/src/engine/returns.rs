@@ -28,6 +28,8 @@ pub(super) struct Returned {
     pub served: bool,
     /// The reply.
     pub reply: Vec<u8>,
+    /// Number of frames that it had pinned when it was deferred.
+    pub pins: usize,
 }
 
 /// The queue of the workers' results.
@@ -84,14 +86,15 @@ impl Returns {
                 outcome: Outcome::Dropped,
                 served: false,
                 reply: Vec::new(),
+                pins: job.pins(),
             }),
         };
         Box::new(move || {
             let mut reply = Vec::new();
-            let mut outcome = job(&mut reply);
+            let mut outcome = job.run(&mut reply);
             while let Outcome::Deferred(next) = outcome {
                 reply.clear();
-                outcome = next(&mut reply);
+                outcome = next.run(&mut reply);
             }
             if let Some(returned) = &mut ticket.returned {
                 returned.outcome = outcome;

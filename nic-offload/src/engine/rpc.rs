@@ -109,13 +109,14 @@ impl RpcLine {
         let message = self.out.qp.message();
         match now.serves.calls.call(&self.caller, message, reply) {
             Outcome::Deferred(job) => {
+                let syncs = now.serves.calls.may_sync(message);
                 self.deferred += 1;
+                self.out.deferred(job.pins());
                 let place = CallOrigin {
                     line: at,
                     number: self.number(),
                     call: 0,
                 };
-                let syncs = now.serves.calls.may_sync(message);
                 now.defer(job, place, syncs);
             }
             outcome => self.answer(outcome, reply, now),
@@ -125,6 +126,7 @@ impl RpcLine {
     /// A call comes back from the workers.
     pub fn returned(&mut self, mut returned: Returned, now: &Now<'_>) {
         self.deferred -= 1;
+        self.out.returned(returned.pins);
         self.resting = false;
         self.out.rested_until(now.time);
         self.answer(returned.outcome, &mut returned.reply, now);

@@ -62,6 +62,13 @@ impl Placing {
             .is_some_and(|placed| placed.bytes() > 0)
     }
 
+    /// Number of frames that are pinned for it.
+    pub fn pins(&self) -> usize {
+        let pieces = self.placed.iter().flat_map(|placed| &placed.pieces);
+        let pins = pieces.filter(|piece| matches!(piece, ChunkSource::Frame { .. }));
+        pins.count()
+    }
+
     /// What the reply lacks.
     pub fn into_placed(self) -> Option<Placed> {
         self.placed

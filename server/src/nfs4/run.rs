@@ -418,6 +418,10 @@ struct SuspendedCompound {
 }
 
 impl Suspended for SuspendedCompound {
+    fn pins(&self) -> usize {
+        self.placing.pins()
+    }
+
     fn resume(self: Box<Self>, call: Resumed<'_>, results: &mut Writer<'_>) -> Answer {
         let mut suspended = *self;
         let operations = match Operations::resume(call.arguments, suspended.next) {

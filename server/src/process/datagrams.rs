@@ -117,7 +117,7 @@ fn answer(service: &Service, caller: &Caller, message: &[u8]) -> Option<Vec<u8>>
     let mut outcome = service.call(caller, message, &mut reply);
     while let Outcome::Deferred(job) = outcome {
         reply.clear();
-        outcome = job(&mut reply);
+        outcome = job.run(&mut reply);
     }
     matches!(outcome, Outcome::Replied).then_some(reply)
 }

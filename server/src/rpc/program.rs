@@ -76,6 +76,11 @@ impl From<XdrError> for Answer {
 /// A procedure that has been served in part: what its program needs to go on. If it is dropped, nobody goes on: the program
 /// gives back what it holds.
 pub trait Suspended: Send {
+    /// Number of frames of the page cache that it keeps pinned until it goes on, for results that are placed.
+    fn pins(&self) -> usize {
+        0
+    }
+
     /// Goes on, with [`Effort::MayBlock`]. `results` holds what was written before. The answer is anything but
     /// [`Answer::Blocks`]. A call that is suspended again goes on at once, on the same thread.
     fn resume(self: Box<Self>, call: Resumed<'_>, results: &mut Writer<'_>) -> Answer;

@@ -7,7 +7,7 @@ use odafs_common::wire::xdr::{Writer, padding};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Calls, ChunkSource, Outcome, Placed};
+use odafs_nic::calls::{Caller, Calls, ChunkSource, Job, Outcome, Placed};
 
 use super::access::{Access, AccessVerdict};
 use super::arguments::{Arguments, places};
@@ -267,8 +267,9 @@ impl Service {
             suspended,
         } = later;
         let begun = begun.deferred();
+        let pins = suspended.as_ref().map_or(0, |call| call.procedure.pins());
         let (programs, caller) = (self.0.clone(), caller.clone());
-        Outcome::Deferred(Box::new(move |reply| {
+        let job = Job::new(move |reply| {
             let serve = || programs.serve_deferred(suspended, &caller, &message, reply);
             let outcome = pace::paced(&programs.company, serve);
             if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
@@ -278,7 +279,8 @@ impl Service {
             let seen = &programs.seen;
             seen.end(begun, &caller, &message, (&outcome, reply), about);
             outcome
-        }))
+        });
+        Outcome::Deferred(job.with_pins(pins))
     }
 }
 

@@ -230,7 +230,7 @@ fn message(procedure: u32, arguments: &[u8]) -> Vec<u8> {
 
 fn done(job: Job) -> Vec<u8> {
     let mut reply = Vec::new();
-    let outcome = job(&mut reply);
+    let outcome = job.run(&mut reply);
     assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
     reply
 }
@@ -302,7 +302,7 @@ fn what_changes_something_is_done_once_however_often_it_waits() {
 fn what_comes_of_waiting_may_be_a_refusal() {
     let bench = Bench::new();
     let mut reply = Vec::new();
-    let outcome = bench.deferred(&message(AT_FAULT, &[]))(&mut reply);
+    let outcome = bench.deferred(&message(AT_FAULT, &[])).run(&mut reply);
     assert!(matches!(outcome, Outcome::Dropped), "{outcome:?}");
     let reply = done(bench.deferred(&message(GARBAGE, &[])));
     let refused = rpc::parse_reply(&reply).expect("a reply").body;
@@ -316,7 +316,7 @@ fn a_payload_from_before_is_placed() {
     bench.caller.placements = Placements::one(100);
     let job = bench.deferred(&message(PAYLOADS, &[]));
     let mut reply = Vec::new();
-    let Outcome::Placed(placed) = job(&mut reply) else {
+    let Outcome::Placed(placed) = job.run(&mut reply) else {
         panic!("{reply:?}");
     };
     let [ChunkSource::Bytes(bytes)] = &placed.pieces[..] else {

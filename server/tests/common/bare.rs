@@ -56,7 +56,7 @@ impl Bare {
         while let Outcome::Deferred(job) = outcome {
             self.deferred.fetch_add(1, Ordering::Relaxed);
             reply.clear();
-            outcome = job(&mut reply);
+            outcome = job.run(&mut reply);
         }
         (outcome, reply)
     }

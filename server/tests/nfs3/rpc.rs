@@ -173,7 +173,7 @@ fn a_repetition_of_a_call_under_way_is_dropped() {
         panic!("a REMOVE that does not go to the pool");
     };
     assert!(server.exchange("127.0.0.1:700", &message).is_none());
-    assert!(matches!(job(&mut reply), Outcome::Replied));
+    assert!(matches!(job.run(&mut reply), Outcome::Replied));
     let again = server.exchange("127.0.0.1:700", &message);
     assert_eq!(again, Some(&reply[..]));
 }

@@ -95,7 +95,7 @@ impl Line {
         let mut nothing = Vec::new();
         let mut outcome = service.call(&self.caller, &answer, &mut nothing);
         while let Outcome::Deferred(job) = outcome {
-            outcome = job(&mut nothing);
+            outcome = job.run(&mut nothing);
         }
         assert!(matches!(outcome, Outcome::Dropped), "{outcome:?}");
     }

@@ -133,6 +133,36 @@ fn deferred_calls_are_bounded() {
     assert_eq!(wire.lock().to_client.len(), 5);
 }
 
+/// A call that goes on later keeps what it has pinned, so others wait as if its answer waited.
+#[test]
+fn what_deferred_calls_keep_pinned_is_bounded() {
+    let mut world = World::new(EngineConfig {
+        pins_max: 2,
+        ..EngineConfig::default()
+    });
+    *world.hands.held.lock() = Some(Vec::new());
+    let (wire, other) = (world.connect(Role::Rpc), world.connect(Role::Rpc));
+    for _ in 0..5 {
+        wire.lock().to_server.push_back(b"keep".into());
+    }
+    other.lock().to_server.push_back(b"keep".into());
+    world.rounds();
+    let mut held = world.hands.held.lock().replace(Vec::new()).unwrap();
+    assert_eq!(
+        (held.len(), wire.lock().to_server.len()),
+        (3, 3),
+        "the rest stays with the peer"
+    );
+    // One that is over makes room for one, also if its job is lost.
+    drop(held.remove(0));
+    world.rounds();
+    assert_eq!(wire.lock().to_server.len(), 2);
+    held.extend(world.hands.held.lock().take().unwrap());
+    held.into_iter().for_each(|task| task());
+    world.rounds();
+    assert_eq!((wire.lock().to_client.len(), world.pinned()), (4, 0));
+}
+
 #[test]
 fn an_answer_for_a_connection_that_is_gone_goes_nowhere() {
     let mut world = World::new(EngineConfig::default());

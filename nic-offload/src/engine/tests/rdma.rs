@@ -2,6 +2,7 @@
 
 mod back;
 mod memory;
+mod pins;
 mod read_read;
 mod rig;
 

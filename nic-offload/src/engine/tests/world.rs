@@ -45,14 +45,26 @@ impl Calls for Echo {
         match message.first() {
             Some(b'd') => {
                 let reply = message.to_vec();
-                let job: Job = Box::new(move |into| {
+                let job = Job::new(move |into| {
                     into.extend_from_slice(&reply);
                     Outcome::Replied
                 });
                 // A job may find that it takes another.
-                Outcome::Deferred(Box::new(move |_| Outcome::Deferred(job)))
+                Outcome::Deferred(Job::new(move |_| Outcome::Deferred(job)))
             }
-            Some(b'p') => Outcome::Deferred(Box::new(|_| panic!("a worker's job panics"))),
+            Some(b'k') => {
+                let epoch = self.arena.current_epoch();
+                let pinned = self.arena.pin(FRAME, epoch, epoch);
+                let kept = pinned.expect("the frame is published");
+                let reply = message.to_vec();
+                let job = Job::new(move |into| {
+                    drop(kept);
+                    into.extend_from_slice(&reply);
+                    Outcome::Replied
+                });
+                Outcome::Deferred(job.with_pins(1))
+            }
+            Some(b'p') => Outcome::Deferred(Job::new(|_| panic!("a worker's job panics"))),
             Some(&chunk @ (b'w' | b'b')) => {
                 let epoch = self.arena.current_epoch();
                 let pinned = self.arena.pin(FRAME, epoch, epoch);

@@ -195,11 +195,9 @@ fn data_that_were_placed_stay_placed() {
     // All of it is in memory now.
     client.caller.placements = Placements::new(&[4096, 4096]);
     let bytes = client.next(&ask);
-    let (answer, reply) = room.resume(
-        (&client.caller, &client.who),
-        room.suspended(&client, &bytes),
-        &bytes,
-    );
+    let suspended = room.suspended(&client, &bytes);
+    assert_eq!(suspended.0.pins(), 1);
+    let (answer, reply) = room.resume((&client.caller, &client.who), suspended, &bytes);
     let Answer::Placed(placed) = answer else {
         panic!("{answer:?}");
     };
@@ -276,7 +274,7 @@ fn results(reply: &[u8]) -> Reply {
 
 fn done(job: Job) -> Reply {
     let mut reply = Vec::new();
-    let outcome = job(&mut reply);
+    let outcome = job.run(&mut reply);
     assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
     results(&reply)
 }
@@ -313,6 +311,31 @@ fn a_compound_without_a_session_goes_on_too() {
     let reply = served(&service, &caller, &message);
     assert_eq!(data(&reply.all()[2]), [7; 4]);
     assert_eq!(service.counts().deferred, deferred);
+}
+
+/// The transport hears what a compound has pinned, because it waits with that.
+#[test]
+fn a_compound_that_waits_says_what_it_has_pinned() {
+    let room = Room::new();
+    let file = room.world.file("file", &FILE);
+    let handle = room.world.export.handle(file.object());
+    let service = service(&room);
+    let (mut caller, anyone) = (caller(1), StateId::ANONYMOUS);
+    let ask = [
+        put(&handle),
+        read(anyone, 0, 4),
+        read(anyone, 4, 4),
+        Operation::Commit(CommitArgs {
+            offset: 0,
+            count: 0,
+        }),
+    ];
+    // The page is in memory after this. COMMIT may wait.
+    served(&service, &caller, &message(0, &ask[..3]));
+    let waits = message(1, &ask);
+    assert_eq!(deferred(&service, &caller, &waits).pins(), 0);
+    caller.placements = Placements::new(&[4096, 4096, 4096]);
+    assert_eq!(deferred(&service, &caller, &waits).pins(), 2);
 }
 
 /// Minor version 0 counts the operations of owners. The duplicate request cache answers who repeats a call, and the owner

@@ -478,10 +478,10 @@ impl Drop for ReplySender {
 
 /// The job on the pool.
 fn run(job: Job, mut reply: Vec<u8>, mut answer: ReplySender) {
-    let mut outcome = job(&mut reply);
+    let mut outcome = job.run(&mut reply);
     while let Outcome::Deferred(job) = outcome {
         reply.clear();
-        outcome = job(&mut reply);
+        outcome = job.run(&mut reply);
     }
     if let Outcome::Replied = outcome {
         answer.reply = Some(reply);

@@ -12,8 +12,10 @@ use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Access, Completion, QueuePair};
 
 use crate::calls::{
-    Back, Caller, Calls, ChunkSource, Errand, Outcome, Placed, PlacedResult, Transport, Workers,
+    Back, Caller, Calls, ChunkSource, Errand, Job, Outcome, Placed, PlacedResult, Transport,
+    Workers,
 };
+use crate::engine::tests::world::Task;
 use crate::engine::{Engine, EngineConfig, RdmaConfig, RdmaCounters, Serves, Stopper};
 use crate::registration::Frames;
 
@@ -111,14 +113,25 @@ impl Calls for Shelf {
             b'w' => {
                 self.taken.lock().push(whole(caller, message));
                 let head = reply.clone();
-                return Outcome::Deferred(Box::new(move |reply: &mut Vec<u8>| {
+                return Outcome::Deferred(Job::new(move |reply: &mut Vec<u8>| {
                     reply.extend_from_slice(&head);
                     reply.extend_from_slice(b"done");
                     Outcome::Replied
                 }));
             }
+            // All pages, placed before it has to wait.
+            b'k' => {
+                let at = reply.len();
+                let (head, pieces) = (reply.clone(), self.pieces());
+                let job = Job::new(move |reply: &mut Vec<u8>| {
+                    reply.extend_from_slice(&head);
+                    let length = PAGES * PAGE as u32;
+                    Outcome::Placed(Placed::one(at, length, pieces))
+                });
+                return Outcome::Deferred(job.with_pins(PAGES as usize));
+            }
             b'g' => {
-                return Outcome::Deferred(Box::new(|_| std::panic::resume_unwind(Box::new(()))));
+                return Outcome::Deferred(Job::new(|_| std::panic::resume_unwind(Box::new(()))));
             }
             _ => return Outcome::Dropped,
         }
@@ -126,16 +139,21 @@ impl Calls for Shelf {
     }
 }
 
-/// Runs each task on a thread of its own, or is full.
+/// Runs each task on a thread of its own; or holds it back; or is full.
 #[derive(Default)]
 pub(super) struct Threads {
     pub(super) full: AtomicBool,
+    pub(super) held: Mutex<Option<Vec<Task>>>,
 }
 
 impl Workers for Threads {
     fn submit(&self, errand: Errand) -> Result<(), Errand> {
         if self.full.load(Ordering::Relaxed) {
             return Err(errand);
+        }
+        if let Some(held) = &mut *self.held.lock() {
+            held.push(errand.task);
+            return Ok(());
         }
         thread::spawn(errand.task);
         Ok(())
