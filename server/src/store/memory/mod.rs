@@ -115,7 +115,8 @@ impl MemoryStore {
         self.tree.lock().has_xattrs = there;
     }
 
-    /// Sets the most bytes that all files may hold together. Beyond it, writes fail with NOSPC.
+    /// Sets the most bytes that all files and extended attributes may hold together. Beyond it, writes fail with NOSPC, and so
+    /// does setting an attribute.
     pub fn set_capacity(&self, bytes: u64) {
         self.tree.lock().capacity_bytes = bytes;
     }

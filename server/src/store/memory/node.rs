@@ -58,6 +58,15 @@ impl Node {
         self.attributes.used = bytes.next_multiple_of(512);
     }
 
+    /// What it takes of the store's capacity, in bytes.
+    pub fn kept_bytes(&self) -> u64 {
+        let content = match &self.body {
+            Body::File(content) => content.data.len() as u64,
+            _ => 0,
+        };
+        content + self.xattr_bytes()
+    }
+
     pub fn file(&mut self) -> Result<&mut Content> {
         match &mut self.body {
             Body::File(content) => Ok(content),

@@ -112,6 +112,53 @@ fn full_and_read_only_and_failing() {
 }
 
 #[test]
+fn extended_attributes_take_room() {
+    let store = MemoryStore::new(5);
+    let (file, root) = (new_file(&store), store.root());
+    store.set_capacity(1000);
+    let used = || {
+        let space = store.statfs(root).unwrap();
+        assert_eq!(space.free_bytes, space.available_bytes);
+        space.total_bytes - space.free_bytes
+    };
+    let set = |object, name: &[u8], length: usize| {
+        let value = vec![7; length];
+        let set = store.set_xattr(&who(), object, name, &value, XattrHow::Either);
+        set.map_err(|refused| refused.status)
+    };
+    let write = |bytes: usize| store.write_at(&who(), file, 0, &vec![1; bytes]);
+    set(file, b"name", 196).unwrap();
+    set(root, b"n", 99).unwrap();
+    assert_eq!(used(), 300);
+    // Files have the rest.
+    assert_eq!(write(800).unwrap(), 700);
+    assert_eq!((used(), set(root, b"m", 0)), (1000, Err(Status::NoSpc)));
+    assert_eq!(set(file, b"name", 197), Err(Status::NoSpc));
+    assert_eq!(store.xattr(&who(), file, b"name").unwrap(), [7; 196]);
+    // A shorter value makes room, also for a name.
+    set(file, b"name", 100).unwrap();
+    set(root, b"m", 95).unwrap();
+    assert_eq!(used(), 1000);
+    store.remove_xattr(&who(), root, b"m").unwrap();
+    assert_eq!(used(), 904);
+    store.sync(file, false).unwrap();
+    store.crash();
+    assert_eq!(used(), 904);
+    // A file gives back all that it has with its last name.
+    store.link(&who(), file, root, b"other").unwrap();
+    store.remove(&who(), root, b"f").unwrap();
+    assert_eq!(used(), 904);
+    store.remove(&who(), root, b"other").unwrap();
+    assert_eq!(used(), 100);
+    let directory = store.mkdir(&who(), root, b"d", &SetAttributes::default());
+    set(directory.unwrap().0, b"name", 300).unwrap();
+    assert_eq!(used(), 404);
+    store.rmdir(&who(), root, b"d").unwrap();
+    store.remove_xattr(&who(), root, b"n").unwrap();
+    assert_eq!(used(), 0);
+}
+
+#[test]
 fn changes_from_outside_are_reported_where_watched() {
     let store = MemoryStore::new(4);
     let file = new_file(&store);

@@ -34,6 +34,7 @@ pub(super) struct Tree {
     failures: BTreeMap<Operation, VecDeque<Status>>,
     pub meddlers: BTreeMap<Operation, VecDeque<Meddler>>,
     pub capacity_bytes: u64,
+    /// Bytes of all files, and of the extended attributes of all objects.
     pub used_bytes: u64,
     pub read_only: bool,
     pub watchable: bool,
@@ -305,9 +306,7 @@ impl Tree {
 
     pub fn forget(&mut self, object: ObjectId) {
         if let Some(node) = self.nodes.remove(&object.ino) {
-            if let Body::File(content) = &node.body {
-                self.used_bytes -= content.data.len() as u64;
-            }
+            self.used_bytes -= node.kept_bytes();
             self.free.push((object.ino, object.generation + 1));
         }
     }
@@ -516,9 +515,9 @@ impl Tree {
         for node in self.nodes.values_mut() {
             if let Body::File(content) = &mut node.body {
                 content.crash(&mut self.chance);
-                self.used_bytes += content.data.len() as u64;
                 node.measure();
             }
+            self.used_bytes += node.kept_bytes();
         }
         self.watched.clear();
         self.events.clear();

@@ -11,6 +11,12 @@ const NAME_MAX: usize = 250;
 const LENGTH_MAX: usize = 1 << 16;
 
 impl Node {
+    /// Bytes of all names and values.
+    pub fn xattr_bytes(&self) -> u64 {
+        let pairs = self.xattrs.iter();
+        pairs.map(|(name, value)| bytes(name, value)).sum()
+    }
+
     /// Refuses callers without this right, and objects that have no attributes.
     fn check_xattrs(&self, who: &Credential, right: u32) -> Result<()> {
         if !matches!(
@@ -24,6 +30,11 @@ impl Node {
             _ => Ok(()),
         }
     }
+}
+
+/// What an attribute takes of the store's capacity.
+fn bytes(name: &[u8], value: &[u8]) -> u64 {
+    (name.len() + value.len()) as u64
 }
 
 fn check_name(name: &[u8]) -> Result<()> {
@@ -75,8 +86,15 @@ impl Tree {
             return Err(Status::NoSpc.into());
         }
         self.may_change(Operation::SetAttributes)?;
+        let room = self.capacity_bytes.saturating_sub(self.used_bytes);
         let kept = &mut self.node_mut(object)?.xattrs;
+        let before = kept.get(name).map_or(0, |before| bytes(name, before));
+        let after = bytes(name, value);
+        if after.saturating_sub(before) > room {
+            return Err(Status::NoSpc.into());
+        }
         kept.insert(name.to_vec(), value.to_vec());
+        self.used_bytes = self.used_bytes - before + after;
         self.xattrs_changed(object)
     }
 
@@ -84,11 +102,10 @@ impl Tree {
         let node = self.with_xattrs(object)?;
         check_name(name)?;
         node.check_xattrs(who, access::MODIFY)?;
-        if !node.xattrs.contains_key(name) {
-            return Err(Status::NoEnt.into());
-        }
+        let before = bytes(name, node.xattrs.get(name).ok_or(Status::NoEnt)?);
         self.may_change(Operation::SetAttributes)?;
         self.node_mut(object)?.xattrs.remove(name);
+        self.used_bytes -= before;
         self.xattrs_changed(object)
     }
 
