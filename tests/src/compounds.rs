@@ -324,8 +324,6 @@ impl World {
             let results = Results::begin(Reader::new(&reply)).expect("results");
             match results.clone().flatten().next() {
                 Some(OperationResult::Sequence(Ok(taken))) => used = client.has_used(&taken),
-                // The slot has had this number before.
-                Some(OperationResult::Sequence(Err(Status::RetryUncachedRep))) => used = true,
                 Some(OperationResult::Sequence(Err(Status::BadSession))) => gone = true,
                 _ => {}
             }

@@ -91,7 +91,8 @@ impl Compound<'_> {
     }
 
     fn fits(&self, bytes: usize, w: &ResultWriter<'_, '_>) -> Result<(), Status> {
-        if self.kept.is_some_and(|kept| w.bytes() + bytes > kept) {
+        let after = self.reply_bytes(w) + bytes;
+        if self.kept.is_some_and(|kept| after > kept) {
             return Err(Status::RepTooBigToCache);
         }
         if bytes > self.room(w) {

@@ -24,6 +24,7 @@ mod copy;
 mod create;
 mod fits;
 mod getattr;
+mod kept;
 mod link;
 mod lock;
 mod lookup;

@@ -55,11 +55,16 @@ impl Placing {
         self.results += 1;
     }
 
-    /// Whether the reply lacks data.
-    pub fn is_any_placed(&self) -> bool {
-        self.placed
-            .as_ref()
-            .is_some_and(|placed| placed.bytes() > 0)
+    /// What the reply lacks so far.
+    pub fn placed(&self) -> Option<&Placed> {
+        self.placed.as_ref()
+    }
+
+    /// By how many bytes the reply would be longer with the data that it lacks, and their padding.
+    pub fn bytes(&self) -> usize {
+        let results = self.placed.iter().flat_map(|placed| placed.results.iter());
+        let bytes = results.map(|result| (result.bytes as usize).next_multiple_of(4));
+        bytes.sum()
     }
 
     /// Number of frames that are pinned for it.

@@ -74,7 +74,8 @@ fn read_placed(
     room: u32,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let range = range(file, arguments, room as usize);
+    let left = c.session_room(w).saturating_sub(OVERHEAD);
+    let range = range(file, arguments, left.min(room as usize));
     let (done, pieces) = read_pinned_as(c.export, &c.who, file, range, pattern, c.effort)?;
     check_room(c, arguments, range, done.eof)?;
     let at = ReadReply::placed(w.start(OpCode::Read), done.count, done.eof);

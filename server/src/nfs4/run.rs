@@ -2,6 +2,7 @@
 //! 16.2). At an operation that would block, the compound is suspended, and a thread that may block goes on with that operation.
 //! So each operation runs once. The compound holds its slot until there is a reply.
 
+use std::borrow::Cow;
 use std::ops::Deref;
 
 use odafs_common::wire::nfs4::{
@@ -14,9 +15,10 @@ use odafs_fabric::sync::Arc;
 
 use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
+use super::kept::{self, ToKeep};
 use super::object::Object;
 use super::placing::Placing;
-use super::state::{Origin, Sender, Sequenced, Slot};
+use super::state::{KeptReply, Origin, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, clients, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
@@ -38,6 +40,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         return Answer::Replied;
     }
     let room = call.caller.reply_bytes_max as usize;
+    let placements = call.caller.placements;
     let mut compound = Compound {
         server,
         export: &server.export,
@@ -51,7 +54,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         now: clock::now(),
         sender: Sender::Named,
         renewed: None,
-        placements: call.caller.placements,
+        placements,
         placing: Placing::default(),
         has_filled: false,
         apart: call.apart,
@@ -59,6 +62,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         current: CurrentObject::default(),
         saved: CurrentObject::default(),
         room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
+        session_room: usize::MAX,
         kept: None,
     };
     let mut w = ResultWriter::begin(results, header.tag);
@@ -67,8 +71,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         Ok(Begun::Replay(reply)) => {
             let start = w.mark().start();
             results.truncate(start);
-            results.opaque_fixed(&reply);
-            return Answer::Replied;
+            return kept::replay(&reply, &placements, results);
         }
         Err(status) => {
             w.finish(status);
@@ -95,7 +98,7 @@ struct Held<S: Deref<Target = Nfs4>> {
     /// Whether an operation has begun that may have changed something: any on a thread that may block, and a WRITE.
     has_begun: bool,
     /// The reply, if nobody goes on where the compound was suspended. Otherwise `None`.
-    cut_short: Option<CutShort>,
+    cut_short: Option<ToKeep<'static>>,
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
@@ -108,35 +111,15 @@ impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
             return;
         };
         let mut state = self.server.state.lock();
-        if let Some(CutShort { reply, whole }) = self.cut_short.take() {
-            state.finish(clock::now(), &slot, &reply, whole);
+        if let Some(ToKeep { bytes, apart }) = self.cut_short.take() {
+            state.finish(clock::now(), &slot, &bytes, apart.as_deref());
             return;
         }
         let first = self.first.filter(|_| self.has_begun);
         match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
-            Some((code, ok)) => state.finish(clock::now(), &slot, &fault(code, ok), true),
+            Some((code, ok)) => state.finish(clock::now(), &slot, &fault(code, ok), Some(&[])),
             None => state.abandon(&slot),
         }
-    }
-}
-
-/// The reply of a compound that ended where it was suspended.
-struct CutShort {
-    reply: Vec<u8>,
-    /// Nothing of it went another way.
-    whole: bool,
-}
-
-impl CutShort {
-    /// After the results so far, the operation of this code is to be tried again later. Writes nothing that stays.
-    fn before(code: OpCode, so_far: ResultsMark, results: &mut Writer<'_>, whole: bool) -> Self {
-        let end = results.position();
-        let mut w = ResultWriter::resume(results, so_far);
-        w.fail(code, Status::Delay);
-        w.finish(Status::Delay);
-        let reply = results.written(so_far.start()).to_vec();
-        results.truncate(end);
-        Self { reply, whole }
     }
 }
 
@@ -156,7 +139,7 @@ enum Begun {
     /// It is new, and holds this slot if it is in a session.
     Execute(Option<Slot>),
     /// It was executed before, with this reply.
-    Replay(Arc<[u8]>),
+    Replay(KeptReply),
 }
 
 impl Compound<'_> {
@@ -200,13 +183,28 @@ impl Compound<'_> {
                     sequence: arguments.sequence,
                 });
                 let room = slot.reply_bytes as usize;
-                self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
+                self.session_room = room.saturating_sub(REPLY_OVERHEAD_BYTES);
                 let kept = slot.cache.then_some(slot.cached_bytes as usize);
                 self.kept = kept.map(|kept| kept.saturating_sub(REPLY_OVERHEAD_BYTES));
                 w.push(code, &Ok::<_, Status>(ok));
                 Ok(Begun::Execute(Some(slot)))
             }
             Ok(Sequenced::Replay(reply)) => Ok(Begun::Replay(reply)),
+            Ok(Sequenced::NotKept(ok)) => {
+                // SEQUENCE itself must not fail so where it comes first (RFC 8881, section 2.10.6.1.3).
+                let (next, status) = match operations.next() {
+                    Some(Ok(next)) => (next.code(), Status::RetryUncachedRep),
+                    Some(Err(bad)) => (bad.code(), bad.status()),
+                    None => {
+                        // So short a reply would have been kept: it was another compound.
+                        w.fail(code, Status::SeqFalseRetry);
+                        return Err(Status::SeqFalseRetry);
+                    }
+                };
+                w.push(code, &Ok::<_, Status>(ok));
+                w.fail(next, status);
+                Err(status)
+            }
             Err(status) => {
                 w.fail(code, status);
                 Err(status)
@@ -229,9 +227,8 @@ impl Compound<'_> {
             Err((next, code)) => {
                 let so_far = w.mark();
                 let slot = held.slot.take();
-                let whole = !self.placing.is_any_placed();
-                let cut_short = (slot.is_some() && held.has_begun)
-                    .then(|| CutShort::before(code, so_far, results, whole));
+                let begun = slot.as_ref().filter(|_| held.has_begun);
+                let cut_short = begun.map(|slot| self.cut_short(code, so_far, results, slot));
                 let held = Held {
                     server: Arc::clone(self.server),
                     slot,
@@ -248,9 +245,12 @@ impl Compound<'_> {
             self.now = clock::now();
         }
         if let Some(slot) = held.slot.take() {
-            let reply = &*results.written(so_far.start());
+            let start = so_far.start();
+            let reply = results.written(start);
+            let ToKeep { bytes, apart } =
+                ToKeep::of(reply, start, &self.placing, &slot, self.export.arena());
             let mut state = self.server.state.lock();
-            state.finish(self.now, &slot, reply, !self.placing.is_any_placed());
+            state.finish(self.now, &slot, &bytes, apart.as_deref());
         } else if let Some(client) = self.renewed.filter(|_| self.effort == Effort::MayBlock) {
             // This fails if the client was expelled meanwhile. Its next operation says so.
             let _ = self.server.state.lock().renew(self.now, client);
@@ -331,9 +331,10 @@ impl Compound<'_> {
                 return None;
             }
         };
+        let bytes = self.reply_bytes(w);
         let too_big = match self.kept {
-            Some(kept) if w.bytes() > kept => Some(Status::RepTooBigToCache),
-            _ if w.bytes() > self.room => Some(self.too_big()),
+            Some(kept) if bytes > kept => Some(Status::RepTooBigToCache),
+            _ if w.bytes() > self.room || bytes > self.session_room => Some(self.too_big()),
             _ => None,
         };
         if let Some(status) = too_big {
@@ -373,6 +374,27 @@ impl Compound<'_> {
         }
     }
 
+    /// The reply if nobody goes on: after the results so far, the operation of this code is to be tried again later. Writes
+    /// nothing that stays.
+    fn cut_short(
+        &self,
+        code: OpCode,
+        so_far: ResultsMark,
+        results: &mut Writer<'_>,
+        slot: &Slot,
+    ) -> ToKeep<'static> {
+        let (start, end) = (so_far.start(), results.position());
+        let mut w = ResultWriter::resume(results, so_far);
+        w.fail(code, Status::Delay);
+        w.finish(Status::Delay);
+        let reply = results.written(start);
+        let ToKeep { bytes, apart } =
+            ToKeep::of(reply, start, &self.placing, slot, self.export.arena());
+        let bytes = Cow::Owned(bytes.into_owned());
+        results.truncate(end);
+        ToKeep { bytes, apart }
+    }
+
     /// All that another thread needs to go on.
     fn suspend(
         self,
@@ -392,6 +414,7 @@ impl Compound<'_> {
             current: self.current,
             saved: self.saved,
             room: self.room,
+            session_room: self.session_room,
             kept: self.kept,
         }
     }
@@ -414,6 +437,7 @@ struct SuspendedCompound {
     current: CurrentObject,
     saved: CurrentObject,
     room: usize,
+    session_room: usize,
     kept: Option<usize>,
 }
 
@@ -452,6 +476,7 @@ impl Suspended for SuspendedCompound {
             current: suspended.current,
             saved: suspended.saved,
             room: suspended.room,
+            session_room: suspended.session_room,
             kept: suspended.kept,
         };
         let held = Held {

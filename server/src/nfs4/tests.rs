@@ -69,6 +69,8 @@ struct Client<'r> {
     id: u64,
     session: SessionId,
     sequence: Cell<u32>,
+    /// Whether it asks slots to keep its replies.
+    keeps: bool,
 }
 
 /// A reply, decoded.
@@ -274,12 +276,18 @@ impl<'r> Client<'r> {
     }
 
     /// The same with a minor version and a verifier.
-    fn starting(
+    fn starting(room: &'r Room, name: &[u8], caller: Caller, flags: u32, of: (u32, u8)) -> Self {
+        Self::of_channel(room, name, caller, flags, of, CHANNEL)
+    }
+
+    /// The same with a fore channel of its own.
+    fn of_channel(
         room: &'r Room,
         name: &[u8],
         caller: Caller,
         flags: u32,
         (minor, verifier): (u32, u8),
+        fore: ChannelAttributes,
     ) -> Self {
         let mut client = Self {
             caller,
@@ -291,7 +299,7 @@ impl<'r> Client<'r> {
             client_id: exchanged.client_id,
             sequence: exchanged.sequence,
             flags,
-            fore: CHANNEL,
+            fore,
             back: CHANNEL,
             callback_program: 0x4000_0000,
             callback_security: List(vec![CallbackSecurity::None]),
@@ -312,6 +320,7 @@ impl<'r> Client<'r> {
             id: 0,
             session: [0; 16],
             sequence: Cell::new(0),
+            keeps: true,
         }
     }
 
@@ -341,7 +350,7 @@ impl<'r> Client<'r> {
             sequence: self.sequence.get(),
             slot: 0,
             highest_slot: 0,
-            cache: true,
+            cache: self.keeps,
         });
         [&[sequence], operations].concat()
     }

@@ -121,14 +121,30 @@ impl Client {
     /// The same in the session.
     pub fn in_session(&mut self, operations: &[Operation<'_>]) -> Vec<u8> {
         self.sequence += 1;
+        self.in_slot(operations, false)
+    }
+
+    /// The same, and the slot is asked to keep the reply.
+    pub fn kept_in_session(&mut self, operations: &[Operation<'_>]) -> Vec<u8> {
+        self.sequence += 1;
+        self.in_slot(operations, true)
+    }
+
+    fn in_slot(&mut self, operations: &[Operation<'_>], cache: bool) -> Vec<u8> {
         let sequence = Operation::Sequence(SequenceArgs {
             session: self.session,
             sequence: self.sequence,
             slot: 0,
             highest_slot: 0,
-            cache: false,
+            cache,
         });
         self.message(&[&[sequence], operations].concat())
+    }
+
+    /// The message as its repetition.
+    pub fn again(&mut self, message: &mut [u8]) {
+        self.xid += 1;
+        message[..4].copy_from_slice(&self.xid.to_be_bytes());
     }
 
     fn does(&mut self, operations: &[Operation<'_>]) -> (Chunks, Vec<u8>) {

@@ -20,6 +20,7 @@ use odafs_server::server::Server;
 use client::{Client, Read, Refused, all, status};
 
 mod client;
+mod repeated;
 
 const FILES: [&str; 2] = ["one", "two"];
 

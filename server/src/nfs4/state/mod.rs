@@ -21,6 +21,7 @@ mod waiters;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use odafs_common::rpcrdma::PlacedResult;
 use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status};
 use odafs_fabric::clock::Nanos;
 
@@ -151,8 +152,19 @@ pub struct Origin {
 pub enum Sequenced {
     /// Execute it: it is new.
     Execute(Slot, SequenceOk),
-    /// Send this reply: it was executed before. The reply begins with the compound's status.
-    Replay(Arc<[u8]>),
+    /// Send this reply: it was executed before.
+    Replay(KeptReply),
+    /// It was executed before, and the slot has not kept the reply. SEQUENCE has this result, and the next operation fails.
+    NotKept(SequenceOk),
+}
+
+/// A reply that a slot has kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptReply {
+    /// The reply, from the compound's status on, and behind it the data that it lacks, without padding.
+    pub bytes: Arc<[u8]>,
+    /// Whose data they are, in their order. They belong at bytes of the reply.
+    pub apart: Vec<PlacedResult>,
 }
 
 /// The turn of an owner, which an operation of 4.0 holds until [`State::end_turn`].

@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
+use odafs_common::rpcrdma::PlacedResult;
 use odafs_common::wire::nfs4::{
     AtMostOne, BindConnectionArgs, BindConnectionOk, ChannelAttributes, CreateSessionArgs,
     CreateSessionOk, GrantedChannel, SequenceArgs, SequenceOk, SessionId, Status, WantedChannel,
@@ -13,7 +14,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back_channel::BackChannel;
 use super::clients::{Client, Kind};
-use super::{Arrival, Principal, Sequenced, Slot, State, StateLimits};
+use super::{Arrival, KeptReply, Principal, Sequenced, Slot, State, StateLimits};
 
 /// The least length of calls and replies, in bytes, that a session can do with.
 const MESSAGE_BYTES_MIN: u32 = 128;
@@ -53,6 +54,8 @@ pub(super) struct SlotState {
     /// The highest slot that the client should use, as the last SEQUENCE said.
     told: u32,
     pub reply: Vec<u8>,
+    /// The results whose data follow the reply there.
+    pub apart: Vec<PlacedResult>,
 }
 
 /// Bytes of replies that so many slots of such a channel may keep.
@@ -368,10 +371,16 @@ impl State {
         if args.sequence == slot.sequence {
             return match (slot.busy, slot.kept) {
                 (true, _) => Err(Status::Delay),
-                (false, true) => Ok(Sequenced::Replay(Arc::from(&slot.reply[..]))),
+                (false, true) => Ok(Sequenced::Replay(KeptReply {
+                    bytes: Arc::from(&slot.reply[..]),
+                    apart: slot.apart.clone(),
+                })),
                 // The slot was never used.
                 (false, false) if slot.sequence == 0 => Err(Status::SeqMisordered),
-                (false, false) => Err(Status::RetryUncachedRep),
+                (false, false) => {
+                    let ok = self.sequence_result(&args.session, args.slot);
+                    Ok(Sequenced::NotKept(ok.ok_or(Status::ServerFault)?))
+                }
             };
         }
         if slot.busy || args.sequence != slot.sequence.wrapping_add(1) {
@@ -424,13 +433,17 @@ impl State {
 
     /// The result of SEQUENCE in the compound that holds this slot. `None`: its session was destroyed meanwhile.
     pub fn sequence_ok(&self, slot: &Slot) -> Option<SequenceOk> {
-        let session = self.sessions.get(&slot.session)?;
-        let under_way = session.slots.get(slot.number as usize)?;
-        let flags = self.back_status(&slot.session) | self.delegation_status(session.client);
+        self.sequence_result(&slot.session, slot.number)
+    }
+
+    fn sequence_result(&self, id: &SessionId, number: u32) -> Option<SequenceOk> {
+        let session = self.sessions.get(id)?;
+        let slot = session.slots.get(number as usize)?;
+        let flags = self.back_status(id) | self.delegation_status(session.client);
         Some(SequenceOk {
-            session: slot.session,
-            sequence: under_way.sequence,
-            slot: slot.number,
+            session: *id,
+            sequence: slot.sequence,
+            slot: number,
             highest_slot: session.slots.len() as u32 - 1,
             target_highest_slot: session.target,
             status_flags: flags,
@@ -449,24 +462,31 @@ impl State {
         session.slots.get_mut(slot.number as usize)
     }
 
-    /// The compound of a slot was executed. Its reply is kept if the client asked for that or if it is short. A reply is not
-    /// `whole` if its data went another way, and cannot be kept. Renews the lease again: the compound may have taken longer
-    /// than a lease.
-    pub fn finish(&mut self, now: Nanos, slot: &Slot, reply: &[u8], whole: bool) {
-        let keep = whole
-            && if slot.cache {
-                reply.len() <= slot.cached_bytes as usize
-            } else {
-                reply.len() <= SHORT_BYTES
-            };
+    /// The compound of a slot was executed. Its reply is kept if the client asked for that or if it is short. Data that went
+    /// another way follow the reply, and `apart` says whose they are. `None`: they are not there, so the reply cannot be kept.
+    /// Renews the lease again: the compound may have taken longer than a lease.
+    pub fn finish(
+        &mut self,
+        now: Nanos,
+        slot: &Slot,
+        reply: &[u8],
+        apart: Option<&[PlacedResult]>,
+    ) {
+        let most = match slot.cache {
+            true => slot.cached_bytes as usize,
+            false => SHORT_BYTES,
+        };
+        let apart = apart.filter(|_| reply.len() <= most);
         let Some(state) = self.end_compound(now, slot) else {
             return;
         };
         state.busy = false;
-        state.kept = keep;
+        state.kept = apart.is_some();
         state.reply.clear();
-        if keep {
+        state.apart.clear();
+        if let Some(apart) = apart {
             state.reply.extend_from_slice(reply);
+            state.apart.extend_from_slice(apart);
         }
     }
 

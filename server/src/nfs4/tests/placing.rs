@@ -2,6 +2,7 @@
 
 use odafs_nic::calls::{ChunkSource, Placed};
 
+use super::super::run::REPLY_OVERHEAD_BYTES;
 use super::*;
 
 /// 5000 bytes of each of two files, and a link.
@@ -162,12 +163,33 @@ fn an_operation_that_fails_leaves_its_chunk_and_those_behind_it() {
     assert_eq!(reply.status(), Status::WrongType);
 }
 
+/// A client whose replies may have so many bytes. Slots need not keep them.
+fn client_of(room: &Room, max_response: u32) -> Client<'_> {
+    let fore = ChannelAttributes {
+        max_response,
+        ..CHANNEL
+    };
+    let client = Client::of_channel(
+        room,
+        &max_response.to_be_bytes(),
+        caller(1),
+        0,
+        (1, 1),
+        fore,
+    );
+    client.completes();
+    Client {
+        keeps: false,
+        ..client
+    }
+}
+
 #[test]
 fn the_data_of_all_reads_are_bounded_together() {
     let room = Room::new();
     let bytes = 600 << 10;
     room.file(b"big", &vec![7; bytes as usize]);
-    let mut client = Client::new(&room, b"client", 1);
+    let mut client = client_of(&room, 2 << 20);
     let ask = [&read_of(b"big", bytes)[..], &read_of(b"big", bytes)].concat();
     let (told, reply) = run(&room, &mut client, &[bytes; 2], &ask);
     assert_eq!(reply.status(), Status::Ok);
@@ -177,4 +199,147 @@ fn the_data_of_all_reads_are_bounded_together() {
     let ask = [&ask[..], &read_of(b"big", 1)].concat();
     let (told, reply) = run(&room, &mut client, &[bytes; 3], &ask);
     assert_eq!((told.len(), reply.status()), (2, Status::RepTooBig));
+}
+
+/// The longest reply of a session is that of a message without chunks. The transport's is that of the message alone.
+#[test]
+fn what_is_placed_counts_for_the_longest_reply_of_the_session() {
+    let room = furnished();
+    let longest = 8000;
+    let mut client = client_of(&room, longest);
+    let ask = [&read_of(b"one", 5000)[..], &read_of(b"two", 5000)].concat();
+    let (_, inline) = run(&room, &mut client, &[], &ask);
+    client.caller.reply_bytes_max = 1024;
+    let (told, placed) = run(&room, &mut client, &[5000; 2], &ask);
+    assert_eq!(placed.status(), Status::Ok);
+    assert_eq!(told[0].1, [1; 5000]);
+    assert!(
+        (1000..3000).contains(&told[1].1.len()),
+        "{}",
+        told[1].1.len()
+    );
+    assert_eq!(placed.all()[1..], inline.all()[1..]);
+    // A link is not cut short.
+    let target = vec![b'x'; 3000];
+    let link = Operation::Create(CreateArgs {
+        kind: CreateType::Symlink(Payload(&target)),
+        name: Name(b"long"),
+        attributes: RawAttributes::default(),
+    });
+    let made = client.does(&[Operation::PutRootFileHandle, link]);
+    assert_eq!(made.status(), Status::Ok);
+    let read_link = [Operation::Lookup(Name(b"long")), Operation::ReadLink];
+    let root = [Operation::PutRootFileHandle];
+    let ask = [&read_of(b"one", 4500)[..], &root, &read_link].concat();
+    let (told, reply) = run(&room, &mut client, &[5000; 2], &ask);
+    assert_eq!((told.len(), reply.status()), (2, Status::Ok));
+    let ask = [&read_of(b"one", 4950)[..], &root, &read_link].concat();
+    let (told, reply) = run(&room, &mut client, &[5000; 2], &ask);
+    assert_eq!((told.len(), reply.status()), (1, Status::RepTooBig));
+    // Nor is a change made whose result has no room beside the data.
+    let ask = [&read_of(b"one", 4500)[..], &root, &read_link].concat();
+    let (_, fits) = run(&room, &mut client, &[5000; 2], &ask);
+    let fits = fits.0.len() as u32 + REPLY_OVERHEAD_BYTES as u32;
+    let ask = [&ask[..], &root, &[Operation::Remove(Name(b"long"))]].concat();
+    for (more, status) in [(32, Status::RepTooBig), (36, Status::Ok)] {
+        let mut client = client_of(&room, fits + more);
+        let (told, reply) = run(&room, &mut client, &[5000; 2], &ask);
+        assert_eq!((told.len(), reply.status()), (2, status));
+    }
+}
+
+/// Data that were placed are kept with their reply, and placed again; or put into the reply, if there is no chunk for each.
+#[test]
+fn a_reply_is_kept_with_its_data() {
+    let room = furnished();
+    let mut client = Client::new(&room, b"client", 1);
+    let ask = [
+        &read_of(b"one", 1025)[..],
+        &read_of(b"link", 0),
+        &read_of(b"one", 0),
+        &read_of(b"two", 2001),
+        &[
+            Operation::PutRootFileHandle,
+            Operation::Remove(Name(b"two")),
+        ],
+    ]
+    .concat();
+    let (told, whole) = run(&room, &mut client, &[4096; 4], &ask);
+    assert_eq!((told.len(), whole.status()), (4, Status::Ok));
+    let other = Client::new(&room, b"other", 2);
+    let root = Operation::PutRootFileHandle;
+    let change = write(StateId::ANONYMOUS, 0, Stable::FileSync, &[9; 5000]);
+    let changed = other.does(&[root, Operation::Lookup(Name(b"one")), change]);
+    assert_eq!(changed.status(), Status::Ok);
+    let bytes = client.again(&ask);
+    for (chunks, is_placed) in [
+        (&[4096; 4][..], true),
+        (&[1025, 9, 0, 2001], true),
+        (&[1025, 9, 0, 2000], false),
+        (&[4096; 3], false),
+        (&[], false),
+    ] {
+        client.caller.placements = Placements::new(chunks);
+        let (answer, again) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
+        let (told_again, again) = put_together(&room, answer, again);
+        assert_eq!(again.0, whole.0, "{chunks:?}");
+        let expected = if is_placed { &told[..] } else { &[] };
+        assert_eq!(told_again, expected, "{chunks:?}");
+    }
+}
+
+/// A client that asks for it gets a reply that is kept, or is told that it cannot be (RFC 8881, section 2.10.6.4).
+#[test]
+fn data_that_are_too_long_to_be_kept_are_refused() {
+    let room = furnished();
+    let mut client = Client::new(&room, b"client", 1);
+    let root = || Operation::PutRootFileHandle;
+    let ask = [
+        &[root(), Operation::Remove(Name(b"link"))][..],
+        &read_of(b"one", 5000),
+    ]
+    .concat();
+    let (told, refused) = run(&room, &mut client, &[5000], &ask);
+    assert_eq!(
+        (told.len(), refused.status()),
+        (0, Status::RepTooBigToCache)
+    );
+    let bytes = client.again(&ask);
+    let (_, again) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    assert_eq!(again.0, refused.0);
+    // Nor is anything done for which the slot has no room beside the data.
+    let ask = [
+        &read_of(b"one", 3940)[..],
+        &[root(), Operation::Remove(Name(b"two"))],
+    ]
+    .concat();
+    let (_, refused) = run(&room, &mut client, &[5000], &ask);
+    assert_eq!(refused.status(), Status::RepTooBigToCache);
+    let there = client.does(&[root(), Operation::Lookup(Name(b"two"))]);
+    assert_eq!(there.status(), Status::Ok);
+}
+
+/// SEQUENCE does not fail where it comes first (RFC 8881, section 2.10.6.1.3).
+#[test]
+fn a_repetition_of_what_was_not_kept_fails_behind_sequence() {
+    let room = furnished();
+    let mut client = client_of(&room, 1 << 20);
+    let ask = read_of(b"one", 5000);
+    let (told, first) = run(&room, &mut client, &[5000], &ask);
+    assert_eq!((told.len(), first.status()), (1, Status::Ok));
+    let again = |operations: &[Operation<'_>]| {
+        let bytes = client.again(operations);
+        let (answer, again) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        again
+    };
+    let reply = again(&ask);
+    assert_eq!(reply.status(), Status::RetryUncachedRep);
+    let all = reply.all();
+    assert_eq!(all[0], first.all()[0]);
+    let uncached = OperationResult::PutRootFileHandle(Err(Status::RetryUncachedRep));
+    assert_eq!(all[1..], [uncached]);
+    // So short a reply would have been kept.
+    assert_eq!(again(&[]).status(), Status::SeqFalseRetry);
+    assert_eq!(client.does(&ask[..2]).status(), Status::Ok);
 }

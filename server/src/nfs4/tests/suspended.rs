@@ -469,3 +469,47 @@ fn a_write_that_was_made_is_not_made_again_and_the_client_hears_of_it() {
     let reply = client.does(&[put(&handle), commit]);
     assert_eq!(last!(reply, Commit).verifier, made.verifier);
 }
+
+/// The same, where data have been placed before: they are kept with the reply.
+#[test]
+fn what_was_placed_before_nobody_went_on_is_placed_again() {
+    let room = Room::new();
+    let file = room.world.file("file", b"data");
+    let mut client = Client::new(&room, b"client", 1);
+    let (state, handle) = opened(&client);
+    assert_eq!(room.world.read(&file, 0, 4), b"data");
+    client.caller.placements = Placements::one(4096);
+    let commit = Operation::Commit(CommitArgs {
+        offset: 0,
+        count: 0,
+    });
+    let made = super::write(state, 0, Stable::FileSync, b"new!");
+    let bytes = client.next(&[put(&handle), made, read(state, 0, 4), commit]);
+    let is_made = || {
+        drop(room.suspended(&client, &bytes));
+        room.world.read(&file, 0, 4) == b"new!"
+    };
+    assert!((0..4).any(|_| is_made()));
+    room.world.write(&file, 0, &b"next"[..]);
+    let (answer, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    let Answer::Placed(placed) = answer else {
+        panic!("{answer:?}");
+    };
+    let [ChunkSource::Bytes(again)] = &placed.pieces[..] else {
+        panic!("{placed:?}");
+    };
+    assert_eq!(again[..], *b"new!");
+    let mut whole = reply.0;
+    let at = placed.results[0].at as usize;
+    whole.splice(at..at, again.iter().copied());
+    let reply = Reply(whole);
+    let all = reply.all();
+    assert_eq!(
+        (data(&all[3]), reply.status()),
+        (&b"new!"[..], Status::Delay)
+    );
+    assert!(matches!(
+        all[4],
+        OperationResult::Commit(Err(Status::Delay))
+    ));
+}

@@ -300,10 +300,13 @@ impl<'w> Client<'w> {
                 Ok(ok) => {
                     self.heard(sent.first, ok.status_flags);
                     self.aim(ok.target_highest_slot);
-                    Answer::Reply(reply)
+                    match session::status(&reply) == Status::RetryUncachedRep {
+                        false => Answer::Reply(reply),
+                        true if !sent.kept => Answer::Somehow,
+                        true => self.fail("a reply that was to be kept is not there"),
+                    }
                 }
                 Err(Status::BadSession | Status::DeadSession) => Answer::Gone,
-                Err(Status::RetryUncachedRep) if !sent.kept => Answer::Somehow,
                 Err(status) => self.fail(&format!("SEQUENCE: {status:?}")),
             });
         }
@@ -442,7 +445,9 @@ impl<'w> Client<'w> {
         // A refusal for want of room is not kept: the repetition is another attempt.
         let tried_later = OperationResult::CreateSession(Err(Status::Delay));
         let again = match session::results(reply).first() {
-            Some(OperationResult::Sequence(taken)) => taken.is_ok(),
+            Some(OperationResult::Sequence(taken)) => {
+                taken.is_ok() && session::status(reply) != Status::RetryUncachedRep
+            }
             Some(OperationResult::CreateSession(made)) => {
                 made.is_ok() && session::results(first).first() != Some(&tried_later)
             }
