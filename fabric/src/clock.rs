@@ -1,6 +1,15 @@
 //! Monotonic time. Under `--cfg shuttle` time is virtual: it stands still while anything can run (except for a tick at
 //! each look) and jumps to the next deadline when all threads wait.
 
+#[cfg(not(shuttle))]
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
 /// A time since an arbitrary start, or a span of time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
@@ -89,9 +98,57 @@ mod real {
 #[cfg(not(shuttle))]
 pub use real::{now, since_boot, sleep, sleeps};
 
-// No machine sleeps there.
+// No machine sleeps there, and nobody is stopped.
 #[cfg(shuttle)]
-pub use crate::sim::clock::{now, now as since_boot, sleep};
+pub use crate::sim::clock::{now, now as awake, now as since_boot, sleep};
+
+/// As [`now`], but it stands still while the process is stopped, by a signal, a frozen control group or a suspended virtual
+/// machine: between two looks it goes on by [`LOOKED_EVERY`] at most. For spans in which others must have had the chance to
+/// reach this process. It starts with the first look, and does not compare with times of the other clocks.
+#[cfg(not(shuttle))]
+pub fn awake() -> Nanos {
+    static AWAKE: Awake = Awake::new();
+    AWAKE.look(now())
+}
+
+/// How often somebody has to look at [`awake`] for it not to fall behind.
+#[cfg(not(shuttle))]
+pub const LOOKED_EVERY: Nanos = Nanos::from_secs(3);
+
+#[cfg(not(shuttle))]
+struct Awake {
+    /// The time of a look that is not older than a tenth of [`LOOKED_EVERY`] while somebody looks.
+    seen: AtomicU64,
+    /// How long the process was stopped. It is written before the look that follows, so who reads that look finds it, too.
+    stopped: AtomicU64,
+    finding: Mutex<()>,
+}
+
+#[cfg(not(shuttle))]
+impl Awake {
+    const fn new() -> Self {
+        Self {
+            seen: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            finding: Mutex::new(()),
+        }
+    }
+
+    fn look(&self, real: Nanos) -> Nanos {
+        let passed = real.since(Nanos(self.seen.load(Acquire)));
+        if passed.0 > LOOKED_EVERY.0 / 10 {
+            let _finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread may have found it meanwhile.
+            let passed = real.since(Nanos(self.seen.load(Acquire)));
+            if passed > LOOKED_EVERY {
+                self.stopped
+                    .fetch_add(passed.since(LOOKED_EVERY).0, Relaxed);
+            }
+            self.seen.fetch_max(real.0, Release);
+        }
+        real.since(Nanos(self.stopped.load(Relaxed)))
+    }
+}
 
 /// Who sleeps there is not counted.
 #[cfg(shuttle)]
@@ -103,6 +160,21 @@ pub fn sleeps() -> u64 {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn one_clock_stands_still_while_nobody_looks() {
+        let clock = Awake::new();
+        let at = |seconds| clock.look(Nanos::from_secs(seconds));
+        // Whatever is before the first look does not count.
+        let first = at(1000);
+        assert_eq!(at(1001).since(first), Nanos::from_secs(1));
+        assert_eq!(at(1004).since(first), Nanos::from_secs(4));
+        assert_eq!(at(1100).since(first), Nanos::from_secs(7));
+        assert_eq!(at(1101).since(first), Nanos::from_secs(8));
+        // A thread that took the time before another did.
+        assert_eq!(at(1100).since(first), Nanos::from_secs(7));
+        assert_eq!(at(1102).since(first), Nanos::from_secs(9));
+    }
 
     /// Set in a process whose machine has slept, as it seems to it.
     const SLEPT: &str = "ODAFS_TEST_SLEPT";

@@ -48,7 +48,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         connection: call.caller.connection,
         back: call.caller.back.clone(),
         origin: None,
-        now: clock::now(),
+        now: clock::awake(),
         sender: Sender::Named,
         renewed: None,
         placements: call.caller.placements,
@@ -109,12 +109,12 @@ impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
         };
         let mut state = self.server.state.lock();
         if let Some(CutShort { reply, whole }) = self.cut_short.take() {
-            state.finish(clock::now(), &slot, &reply, whole);
+            state.finish(clock::awake(), &slot, &reply, whole);
             return;
         }
         let first = self.first.filter(|_| self.has_begun);
         match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
-            Some((code, ok)) => state.finish(clock::now(), &slot, &fault(code, ok), true),
+            Some((code, ok)) => state.finish(clock::awake(), &slot, &fault(code, ok), true),
             None => state.abandon(&slot),
         }
     }
@@ -245,7 +245,7 @@ impl Compound<'_> {
         w.finish(status);
         if self.effort == Effort::MayBlock {
             self.server.messenger.settle();
-            self.now = clock::now();
+            self.now = clock::awake();
         }
         if let Some(slot) = held.slot.take() {
             let reply = &*results.written(so_far.start());
@@ -436,7 +436,7 @@ impl Suspended for SuspendedCompound {
             connection: call.caller.connection,
             back: call.caller.back.clone(),
             origin: suspended.origin,
-            now: clock::now(),
+            now: clock::awake(),
             sender: suspended.sender,
             renewed: suspended.renewed,
             placements: call.caller.placements,
