@@ -104,20 +104,20 @@ pub use crate::sim::clock::{now, now as awake, now as since_boot, sleep};
 
 /// As [`now`], but it stands still while the process is stopped, by a signal, a frozen control group or a suspended virtual
 /// machine: between two looks it goes on by [`LOOKED_EVERY`] at most. For spans in which others must have had the chance to
-/// reach this process. It starts with the first look, and does not compare with times of the other clocks.
+/// reach this process. It does not compare with times of the other clocks.
 #[cfg(not(shuttle))]
 pub fn awake() -> Nanos {
     static AWAKE: Awake = Awake::new();
-    AWAKE.look(now())
+    AWAKE.look(now)
 }
 
 /// How often somebody has to look at [`awake`] for it not to fall behind.
 #[cfg(not(shuttle))]
-pub const LOOKED_EVERY: Nanos = Nanos::from_secs(3);
+pub const LOOKED_EVERY: Nanos = Nanos::from_secs(2);
 
 #[cfg(not(shuttle))]
 struct Awake {
-    /// The time of a look that is not older than a tenth of [`LOOKED_EVERY`] while somebody looks.
+    /// The time of a look, zero before the first. It is not older than a tenth of [`LOOKED_EVERY`] while somebody looks.
     seen: AtomicU64,
     /// How long the process was stopped. It is written before the look that follows, so who reads that look finds it, too.
     stopped: AtomicU64,
@@ -134,26 +134,31 @@ impl Awake {
         }
     }
 
-    fn look(&self, real: Nanos) -> Nanos {
-        let passed = real.since(Nanos(self.seen.load(Acquire)));
-        if passed.0 > LOOKED_EVERY.0 / 10 {
-            let _finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have found it meanwhile.
-            let passed = real.since(Nanos(self.seen.load(Acquire)));
-            if passed > LOOKED_EVERY {
-                self.stopped
-                    .fetch_add(passed.since(LOOKED_EVERY).0, Relaxed);
+    fn look(&self, now: impl Fn() -> Nanos) -> Nanos {
+        loop {
+            let stopped = self.stopped.load(Acquire);
+            let real = now();
+            let seen = self.seen.load(Acquire);
+            if real.since(Nanos(seen)).0 > LOOKED_EVERY.0 / 10 {
+                self.note(real);
+            } else if self.stopped.load(Relaxed) == stopped {
+                return real.since(Nanos(stopped));
             }
-            self.seen.fetch_max(real.0, Release);
+            // Otherwise the time is from before a stop that another thread has noted.
         }
-        real.since(Nanos(self.stopped.load(Relaxed)))
     }
-}
 
-/// Who sleeps there is not counted.
-#[cfg(shuttle)]
-pub fn sleeps() -> u64 {
-    0
+    fn note(&self, real: Nanos) {
+        let _finding = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have found it meanwhile.
+        let seen = self.seen.load(Acquire);
+        let passed = real.since(Nanos(seen));
+        if passed > LOOKED_EVERY && seen != 0 {
+            self.stopped
+                .fetch_add(passed.since(LOOKED_EVERY).0, Relaxed);
+        }
+        self.seen.fetch_max(real.0, Release);
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -164,16 +169,22 @@ mod tests {
     #[test]
     fn one_clock_stands_still_while_nobody_looks() {
         let clock = Awake::new();
-        let at = |seconds| clock.look(Nanos::from_secs(seconds));
-        // Whatever is before the first look does not count.
-        let first = at(1000);
-        assert_eq!(at(1001).since(first), Nanos::from_secs(1));
-        assert_eq!(at(1004).since(first), Nanos::from_secs(4));
-        assert_eq!(at(1100).since(first), Nanos::from_secs(7));
-        assert_eq!(at(1101).since(first), Nanos::from_secs(8));
-        // A thread that took the time before another did.
-        assert_eq!(at(1100).since(first), Nanos::from_secs(7));
-        assert_eq!(at(1102).since(first), Nanos::from_secs(9));
+        let at = |seconds| clock.look(|| Nanos::from_secs(seconds));
+        assert_eq!(at(1000), Nanos::from_secs(1000));
+        assert_eq!(at(1001), Nanos::from_secs(1001));
+        assert_eq!(at(1003), Nanos::from_secs(1003));
+        assert_eq!(at(1100), Nanos::from_secs(1005));
+        assert_eq!(at(1101), Nanos::from_secs(1006));
+        // A thread took the time before a stop, which another has noted since: it takes the time anew.
+        let times = std::cell::RefCell::new(vec![1201, 1102]);
+        let late = clock.look(|| {
+            let time = times.borrow_mut().pop().expect("a time");
+            if time == 1102 {
+                assert_eq!(at(1200), Nanos::from_secs(1008));
+            }
+            Nanos::from_secs(time)
+        });
+        assert_eq!(late, Nanos::from_secs(1009));
     }
 
     /// Set in a process whose machine has slept, as it seems to it.

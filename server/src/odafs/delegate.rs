@@ -48,7 +48,7 @@ fn grant(
     if export.promises().is_hidden(file.object()) {
         return Err(OdafsStatus::TryLater);
     }
-    let number = odafs.delegations.grant(clock::awake(), session, &file);
+    let number = odafs.delegations.grant(clock::now(), session, &file);
     let number = number.map_err(|refused| match refused {
         Refused::Contention => OdafsStatus::TryLater,
         Refused::Full => OdafsStatus::TooMany,

@@ -278,7 +278,7 @@ impl Delegations {
 
     /// From now on nobody gets another delegation of the file. True: nobody has one.
     fn recall(&self, file: ObjectId) -> bool {
-        let now = clock::awake();
+        let now = clock::now();
         let mut guard = self.table_at(now);
         let table = &mut *guard;
         let Some(of) = table.files.get_mut(&file) else {
