@@ -102,6 +102,12 @@ pub use real::{now, since_boot, sleep, sleeps};
 #[cfg(shuttle)]
 pub use crate::sim::clock::{now, now as awake, now as since_boot, sleep};
 
+/// Who sleeps there is not counted.
+#[cfg(shuttle)]
+pub fn sleeps() -> u64 {
+    0
+}
+
 /// As [`now`], but it stands still while the process is stopped, by a signal, a frozen control group or a suspended virtual
 /// machine: between two looks it goes on by [`LOOKED_EVERY`] at most. For spans in which others must have had the chance to
 /// reach this process. It does not compare with times of the other clocks.
