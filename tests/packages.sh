@@ -2,9 +2,11 @@
 
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
-# Runs apt-get as root, whichever way this machine offers.
+# Runs apt-get as root, whichever way this machine offers, and after other scripts that do so.
 apt() {
-    if [ "$(id -u)" = 0 ]; then apt-get "$@"; else sudo -n apt-get "$@"; fi
+    local root=()
+    [ "$(id -u)" = 0 ] || root=(sudo -n)
+    flock "${TMPDIR:-/tmp}/odafs-tests-apt" "${root[@]}" apt-get "$@"
 }
 
 # Installs those of the given PROGRAM=PACKAGE pairs whose program is missing.

@@ -61,7 +61,7 @@ store tmpfs mount -t tmpfs -o size=100M tmp "$out/tmpfs"
 
 uml_network
 walk_start "$out" "$ODAFS" serve "${exports[@]}" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
-    --squash none --cache 64MiB --lease 10s
+    --squash none --cache 64MiB
 { echo "STORES='${stores[*]}' CLIENT=$UML_GUEST"; cat "$here/clones.guest.sh"; } >"$out/guest.sh"
 status=0; uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true

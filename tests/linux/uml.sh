@@ -17,8 +17,15 @@ UML_HOST=10.77.0.1
 UML_GUEST=10.77.0.2
 
 uml_fetch() {
-    [ -e "$UML_CACHE/complete-with-locks" ] && return
+    local lock
     mkdir -p "$UML_CACHE/packages"
+    exec {lock}>"$UML_CACHE/lock"
+    flock "$lock"
+    [ -e "$UML_CACHE/complete-with-locks" ] || uml_unpack
+    exec {lock}>&-
+}
+
+uml_unpack() {
     (
         cd "$UML_CACHE/packages"
         apt -qq update

@@ -198,7 +198,7 @@ impl World {
             8 => {
                 let passes = [1, 45, 100, 200, 25 * 3600];
                 let seconds = choices.one_of(&passes);
-                let now = clock::now() + Nanos::from_secs(seconds);
+                let now = clock::awake() + Nanos::from_secs(seconds);
                 self.service.tick(now);
             }
             9..16 => {
@@ -508,7 +508,7 @@ impl World {
         if self.narrow && introduced.is_none() {
             // Others have all slots, for as long as they give signs of life.
             self.service
-                .tick(clock::now() + Nanos::from_secs(25 * 3600));
+                .tick(clock::awake() + Nanos::from_secs(25 * 3600));
             introduced = self.introduced(client, b"well-behaved");
         }
         let mut client = introduced.expect("a client");
@@ -521,7 +521,7 @@ impl World {
 
     fn keeps_nothing_for_the_silent(&self) {
         for passed in 1..=3 {
-            let now = clock::now() + Nanos(SILENCE.0 * passed);
+            let now = clock::awake() + Nanos(SILENCE.0 * passed);
             self.service.tick(now);
         }
         for of in [

@@ -14,6 +14,7 @@ use odafs_tests::crowd::Crowd;
 use odafs_tests::raw::RawRpc;
 use odafs_tests::raw4::{COMPOUND, Raw4, results};
 use odafs_tests::served::Served;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// The shortest that there is.
@@ -417,4 +418,39 @@ fn a_client_that_answers_no_callback_is_not_waited_for_without_end() {
         });
         assert!(delayed > 0 || *name != names[0], "nobody was waited for");
     }
+}
+
+/// What the server did not hear while it was stopped, it does not hold against its clients.
+#[test]
+fn a_server_that_was_stopped_takes_nothing_away_for_that() {
+    let world = serve(&LEASE);
+    world.file("file");
+    let mut holder = world.client(b"holder");
+    let access = share_access::READ | share_access::WANT_READ;
+    let reply = holder.does(&open(&holder, "file", access, 0));
+    let all = results(&reply);
+    let Some(OperationResult::Open(Ok(opened))) = all.last() else {
+        panic!("{all:?}");
+    };
+    let Delegation::Read(delegation) = &opened.delegation else {
+        panic!("{opened:?}");
+    };
+    let mut other = world.client(b"other");
+    let access = share_access::BOTH | share_access::WANT_NONE;
+    let mut wants = || {
+        let opens = open(&other, "file", access, 0);
+        let sequence = other.sequence();
+        status_of(&other.call(&[&[sequence], &opens[..]].concat()))
+    };
+    assert_eq!(wants(), Status::Delay);
+    let pid = i32::try_from(world.server.pid()).ok();
+    let server = pid.and_then(Pid::from_raw).expect("the server");
+    kill_process(server, Signal::STOP).expect("SIGSTOP");
+    thread::sleep(Duration::from_secs(12));
+    kill_process(server, Signal::CONT).expect("SIGCONT");
+    assert_eq!(wants(), Status::Delay);
+    let lookup = Operation::Lookup(Name(b"file"));
+    let returns = Operation::DelegationReturn(delegation.state);
+    holder.does(&[Operation::PutRootFileHandle, lookup, returns]);
+    until(|| wants() == Status::Ok);
 }

@@ -243,7 +243,7 @@ fn told(raw: &RawAttributes<'_>) -> Called {
 impl Messenger {
     /// Sends the callbacks that can be sent now.
     pub fn call_back(&self) {
-        let now = odafs_fabric::clock::now();
+        let now = odafs_fabric::clock::awake();
         loop {
             let mut state = self.state.lock();
             if !state.has_callbacks() {

@@ -181,7 +181,7 @@ impl Nfs4 {
         let limits = limits(config.lease, config.cached_bytes);
         let reclaiming = config.records.take_reclaiming();
         let mut file_records = config.records.take_file_records();
-        let state = State::new(limits, config.boot, clock::now(), reclaiming)
+        let state = State::new(limits, config.boot, clock::awake(), reclaiming)
             .with_named_files(file_records.take_before())
             .with_locks(Arc::clone(export.locks()));
         if state.awaits_delegations() {

@@ -60,7 +60,7 @@ pub(super) struct Job {
 impl Job {
     /// Whether it has been delayed for longer than a delegation can take to be returned or revoked.
     fn is_delayed_too_long(&mut self, lease: Nanos) -> bool {
-        let now = clock::now();
+        let now = clock::awake();
         let since = *self.delayed_since.get_or_insert(now);
         now.since(since) > lease + lease
     }
@@ -201,7 +201,7 @@ impl Shared {
     fn copy_piece(&self, mut job: Job) {
         let stateid = job.stateid;
         let mut state = self.messenger.state.lock();
-        let next = state.next_piece(clock::now(), &stateid);
+        let next = state.next_piece(clock::awake(), &stateid);
         drop(state);
         let mut under_way = UnderWay {
             shared: self,

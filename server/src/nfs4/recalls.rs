@@ -105,7 +105,7 @@ impl Messenger {
 
     fn recall(&self, object: ObjectId, by: Option<u64>) -> bool {
         let mut state = self.state.lock();
-        let free = state.recall_for(clock::now(), object, by);
+        let free = state.recall_for(clock::awake(), object, by);
         drop(state);
         self.end_promises(Some(object));
         self.call_back();

@@ -51,7 +51,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         connection: call.caller.connection,
         back: call.caller.back.clone(),
         origin: None,
-        now: clock::now(),
+        now: clock::awake(),
         sender: Sender::Named,
         renewed: None,
         placements,
@@ -112,12 +112,12 @@ impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
         };
         let mut state = self.server.state.lock();
         if let Some(ToKeep { bytes, apart }) = self.cut_short.take() {
-            state.finish(clock::now(), &slot, &bytes, apart.as_deref());
+            state.finish(clock::awake(), &slot, &bytes, apart.as_deref());
             return;
         }
         let first = self.first.filter(|_| self.has_begun);
         match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
-            Some((code, ok)) => state.finish(clock::now(), &slot, &fault(code, ok), Some(&[])),
+            Some((code, ok)) => state.finish(clock::awake(), &slot, &fault(code, ok), Some(&[])),
             None => state.abandon(&slot),
         }
     }
@@ -242,7 +242,7 @@ impl Compound<'_> {
         w.finish(status);
         if self.effort == Effort::MayBlock {
             self.server.messenger.settle();
-            self.now = clock::now();
+            self.now = clock::awake();
         }
         if let Some(slot) = held.slot.take() {
             let start = so_far.start();
@@ -464,7 +464,7 @@ impl Suspended for SuspendedCompound {
             connection: call.caller.connection,
             back: call.caller.back.clone(),
             origin: suspended.origin,
-            now: clock::now(),
+            now: clock::awake(),
             sender: suspended.sender,
             renewed: suspended.renewed,
             placements: call.caller.placements,

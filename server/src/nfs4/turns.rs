@@ -53,7 +53,7 @@ impl Taken<'_> {
         state.end_turn(turn, status, &kept);
         // A client counts for no owner of another.
         if let Some(new) = (self.locker.as_ref()).filter(|new| new.owner.client_id == client) {
-            state.count_lock(clock::now(), &new.owner, new.lock_sequence, status);
+            state.count_lock(clock::awake(), &new.owner, new.lock_sequence, status);
         }
         let queue = &self.server.turn_queue;
         let is_awaited = queue.waiting.load(Ordering::Relaxed) > 0;
@@ -170,7 +170,7 @@ impl Compound<'_> {
             queue.waiting.fetch_add(1, Ordering::Relaxed);
             state = queue.ended.wait_timeout(state, left).0;
             queue.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.now = clock::now();
+            self.now = clock::awake();
         }
     }
 

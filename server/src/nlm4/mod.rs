@@ -76,7 +76,7 @@ impl Lockd {
     pub fn start(export: Arc<Exports>, config: Config) -> Arc<Self> {
         let before = config.records.hosts();
         let untold = Untold::new(before.iter().map(|host| host.address.clone()));
-        let until = clock::now() + config.grace;
+        let until = clock::awake() + config.grace;
         let hosts = Hosts::new(Arc::clone(export.locks()), before, until);
         let lockd = Arc::new(Self {
             hosts: Mutex::new(hosts),
@@ -94,14 +94,14 @@ impl Lockd {
                 lockd.hear_of_locks();
             }
         });
-        lockd.tell_hosts(clock::now());
+        lockd.tell_hosts(clock::awake());
         lockd
     }
 
     /// Does something with the hosts, and then what follows from it. That may change which hosts the server tells of a restart.
     /// Their list is on stable storage when this returns, written by this thread or by another.
     fn with<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
-        let done = act(&mut self.hosts.lock(), clock::now());
+        let done = act(&mut self.hosts.lock(), clock::awake());
         self.keep_records();
         self.tell_others();
         done
@@ -109,7 +109,7 @@ impl Lockd {
 
     /// As [`Self::with`], for what does not change that list, and so waits for no stable storage.
     fn with_unrecorded<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
-        let done = act(&mut self.hosts.lock(), clock::now());
+        let done = act(&mut self.hosts.lock(), clock::awake());
         self.tell_others();
         done
     }
@@ -205,7 +205,7 @@ impl Lockd {
 
     /// Takes away what clients of version 4 hold in the way of this, if their leases are over.
     fn make_way(&self, asked: &Asked<'_>) {
-        let now = clock::now();
+        let now = clock::awake();
         // In the grace period nobody gets anything that it did not have before.
         if !self.hosts.lock().in_grace(now) {
             let locks = self.export.locks();

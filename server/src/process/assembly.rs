@@ -308,7 +308,7 @@ fn observe(export: &Exports, service: &Service, stopping: &AtomicBool) {
         if now >= next_tick {
             next_tick = now + TICK;
             export.tick(now);
-            service.tick(now);
+            service.tick(clock::awake());
             change::check_unwatched(export);
         }
     }

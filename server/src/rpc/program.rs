@@ -176,7 +176,7 @@ pub trait Program: Send + Sync {
         let _ = connection;
     }
 
-    /// A second or so has passed.
+    /// A second or so has passed. It is `now` by [`awake`](odafs_fabric::clock::awake).
     fn tick(&self, now: Nanos) {
         let _ = now;
     }

@@ -70,7 +70,7 @@ impl Service {
         }
     }
 
-    /// To be called every second or so.
+    /// To be called every second or so. It is `now` by [`awake`](odafs_fabric::clock::awake).
     pub fn tick(&self, now: Nanos) {
         for program in &self.0.programs {
             program.tick(now);

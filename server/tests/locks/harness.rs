@@ -197,7 +197,7 @@ impl Server {
 
     /// So much later, as far as the programs are told.
     pub fn tick_after(&self, later: Nanos) {
-        self.bare.service.tick(clock::now() + later);
+        self.bare.service.tick(clock::awake() + later);
     }
 
     /// Whether a call without arguments may wait for stable storage, as transports are told.

@@ -338,7 +338,7 @@ fn who_refuses_callbacks_is_told_so_and_who_asks_for_time_has_it() {
     let first = waiting.notice();
     answer(&waiting.waiter, &first, Status::Delay, Status::Ok);
     assert!(waiting.mailbox.is_empty());
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     let again = waiting.notice();
     assert_eq!((again.sequence, &again.file), (1, &first.file));
     answer(&waiting.waiter, &again, Status::BadSession, Status::Ok);
@@ -410,7 +410,7 @@ fn what_a_client_may_have_seen_has_its_number_alone() {
     let again = recall(&holder, &mailbox);
     assert_eq!((again.sequence, again.state), (1, first.state));
     delegations::answer(&holder, &again, Status::BadStateId);
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     let second = recall(&holder, &mailbox);
     assert_eq!((second.sequence, Ok(second.state)), (2, two.delegation));
 }

@@ -302,7 +302,7 @@ fn a_silent_client_loses_it_after_a_lease() {
     };
     assert_eq!(changes(), Status::Delay);
     recall(&holder, &mailbox);
-    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    let now = odafs_fabric::clock::awake() + LEASE + Nanos::from_secs(1);
     room.nfs.tick(now);
     assert_eq!(changes(), Status::Ok);
     let flags = |client: &Client<'_>| {

@@ -194,7 +194,7 @@ fn who_answers_no_callback_holds_up_all_that_it_has_for_one_lease() {
     let (open, handle) = other.opened(b"me", b"free", (BOTH, 0), Some(unchecked()));
     let write = write(open, 0, Stable::FileSync, b"data");
     assert_eq!(other.does(&[put(&handle), write]).status(), Status::Ok);
-    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    let now = odafs_fabric::clock::awake() + LEASE + Nanos::from_secs(1);
     room.nfs.tick(now);
     for name in &names {
         assert_eq!(writes(name), Status::Ok);

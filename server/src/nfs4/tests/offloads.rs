@@ -160,7 +160,7 @@ fn a_long_copy_goes_on_after_its_reply() {
         status(&client, &target.1, copy),
         Ok((all, Some(Status::Ok)))
     );
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     let again = told(&client, &mailbox.only());
     answers(&client, &again, Status::Ok);
     assert_eq!(status(&client, &target.1, copy), Err(Status::BadStateId));
@@ -288,7 +288,7 @@ fn a_copy_ends_with_its_client() {
     let (to, _) = opened(&anew, b"target", BOTH);
     begin(&anew, from, to);
     // It was not heard of for long.
-    let later = odafs_fabric::clock::now() + Nanos::from_secs(48 * 3600);
+    let later = odafs_fabric::clock::awake() + Nanos::from_secs(48 * 3600);
     room.nfs.tick(later);
     assert_eq!(room.nfs.state.lock().copies(), 0);
     while room.nfs.copier.copy_piece() {}
@@ -353,11 +353,11 @@ fn a_copy_waits_for_a_delegation_that_another_has() {
     assert!(!asked.is_empty(), "it is recalled");
     assert!(!room.nfs.copier.copy_piece(), "it comes again later");
     assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     assert!(room.nfs.copier.copy_piece());
     assert_eq!(status(&client, &given.handle, copy), Ok((0, None)));
     assert_eq!(gives_back(&holder, &given), Status::Ok);
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     while room.nfs.copier.copy_piece() {}
     assert_eq!(done(&told(&client, &mailbox.only())).0, 5 * PAGE);
     assert_eq!(client.content(&given.handle), data);

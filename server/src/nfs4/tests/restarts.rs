@@ -127,7 +127,7 @@ fn who_has_reclaimed_and_is_not_done_when_the_grace_ends_may_reclaim_again_once_
         let handle = file_handle(&holder);
         let before = Claim::Previous(DelegationType::None);
         claims(&holder, READ, put(&handle), before);
-        let over = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+        let over = odafs_fabric::clock::awake() + LEASE + Nanos::from_secs(1);
         room.nfs.tick(over);
         assert!(kept.text().is_empty());
         if done {
@@ -197,7 +197,7 @@ fn who_has_not_come_in_time_reclaims_no_more() {
     let kept = delegated();
     let (room, file) = kept.room();
     assert!(writes(&room, &file).is_err());
-    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    let now = odafs_fabric::clock::awake() + LEASE + Nanos::from_secs(1);
     room.nfs.tick(now);
     assert_eq!(kept.text(), "");
     assert_eq!(writes(&room, &file), Ok(()));
@@ -286,7 +286,7 @@ fn what_is_not_reclaimed_in_time_is_as_the_store_has_it() {
     let (room, file) = kept.room();
     let reads = || room.world.try_read(&file, 0, 4, Effort::MayBlock);
     assert!(reads().is_err());
-    let now = odafs_fabric::clock::now() + LEASE + Nanos::from_secs(1);
+    let now = odafs_fabric::clock::awake() + LEASE + Nanos::from_secs(1);
     room.nfs.tick(now);
     assert_eq!(kept.text(), "");
     assert!(reads().is_ok());
@@ -315,11 +315,11 @@ fn stable_storage_names_the_files_of_write_delegations() {
     let given = opens(&holder, b"file", BOTH);
     assert!(kept.files().ends_with(&name), "{}", kept.files());
     assert_eq!(gives_back(&holder, &given), Status::Ok);
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     assert_eq!(kept.files(), "");
     room.file(b"read", b"data");
     assert!(opens(&holder, b"read", READ).delegation.is_ok());
-    room.nfs.tick(odafs_fabric::clock::now());
+    room.nfs.tick(odafs_fabric::clock::awake());
     assert_eq!(kept.files(), "");
 }
 
