@@ -197,7 +197,7 @@ impl Job {
         }
     }
 
-    /// Says how many frames it has pinned already: a call that goes on keeps what it has taken for its reply.
+    /// With this many frames pinned already for the reply of a call that goes on.
     #[must_use]
     pub fn with_pins(self, pins: usize) -> Job {
         Job { pins, ..self }
@@ -306,6 +306,22 @@ impl ChunkSource {
                 length: *length,
             },
             ChunkSource::Bytes(bytes) => Source::Bytes(bytes),
+        }
+    }
+
+    /// Appends its bytes. `arena` is that of its frame.
+    pub fn append_to(&self, bytes: &mut Vec<u8>, arena: &Arena) {
+        match self {
+            ChunkSource::Bytes(copy) => bytes.extend_from_slice(copy),
+            ChunkSource::Frame {
+                frame,
+                offset,
+                length,
+            } => {
+                let start = bytes.len();
+                bytes.resize(start + *length as usize, 0);
+                arena.copy_out(frame.frame(), *offset, &mut bytes[start..]);
+            }
         }
     }
 

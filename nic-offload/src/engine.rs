@@ -46,10 +46,11 @@ pub struct EngineConfig {
     pub batch: u32,
     /// The most calls of one connection that the workers may have at a time.
     pub deferred_max: usize,
-    /// When replies under way have pinned this many frames, the connection's next calls wait. Those of calls that were
-    /// suspended count, too.
+    /// When replies under way have pinned this many frames, the connection's next calls wait. Frames of suspended calls
+    /// count, too.
     pub pins_max: usize,
-    /// A connection that keeps frames pinned, or its answers waiting, for longer is closed.
+    /// A connection that keeps frames pinned, or its answers waiting, for longer is closed. The time of suspended calls, which
+    /// wait for the server, does not count.
     pub pinned_time_max: Nanos,
     /// A direct connection that is not attached within this time is closed.
     pub attach_time_max: Nanos,

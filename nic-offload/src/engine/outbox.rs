@@ -46,7 +46,7 @@ pub(super) struct Outbox {
     waiting_since: Nanos,
     /// Number of frames that they have pinned.
     waiting_pins: usize,
-    /// Number of frames that calls have pinned with which the workers go on.
+    /// Number of frames that are pinned by calls that wait for a worker or have one.
     deferred_pins: usize,
     /// RDMA Writes that still read from their frames.
     leaving: VecDeque<Leaving>,

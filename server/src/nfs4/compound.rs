@@ -103,11 +103,11 @@ pub(super) struct Compound<'a> {
     pub current: CurrentObject,
     pub saved: CurrentObject,
     /// The longest reply that the transport carries, in bytes from the compound's status on, without data that are placed.
-    pub room: usize,
+    pub reply_max: usize,
     /// The longest reply in the session, counted as it would be over TCP (RFC 8881, section 18.36.3): with those data.
-    pub session_room: usize,
+    pub session_reply_max: usize,
     /// The longest reply that the slot can keep, with those data, too, if the client asks it to keep the reply.
-    pub kept: Option<usize>,
+    pub kept_max: Option<usize>,
 }
 
 /// Running operations.
@@ -420,13 +420,13 @@ impl<'a> Compound<'a> {
 
     /// How many bytes of the reply are left for results with their data.
     pub fn room(&self, w: &ResultWriter<'_, '_>) -> usize {
-        let left = self.room.saturating_sub(w.bytes());
+        let left = self.reply_max.saturating_sub(w.bytes());
         left.min(self.session_room(w))
     }
 
     /// How many bytes of the session's longest reply are left for results and data, wherever these go.
     pub fn session_room(&self, w: &ResultWriter<'_, '_>) -> usize {
-        self.session_room.saturating_sub(self.reply_bytes(w))
+        self.session_reply_max.saturating_sub(self.reply_bytes(w))
     }
 
     /// The attributes that the client may ask for or set.

@@ -92,7 +92,7 @@ impl Compound<'_> {
 
     fn fits(&self, bytes: usize, w: &ResultWriter<'_, '_>) -> Result<(), Status> {
         let after = self.reply_bytes(w) + bytes;
-        if self.kept.is_some_and(|kept| after > kept) {
+        if self.kept_max.is_some_and(|kept| after > kept) {
             return Err(Status::RepTooBigToCache);
         }
         if bytes > self.room(w) {

@@ -1,107 +1,92 @@
-//! Replies that slots keep for repetitions. A client that asks for it (`sa_cachethis`) gets a reply that is kept, or an error
-//! that says that it cannot be (RFC 8881, section 2.10.6.4). So data that go to the caller's memory are kept with their reply,
-//! and count for its length as if they were in it. A repetition brings chunks of its own.
+//! Replies that slots keep for repetitions: whole, as TCP would carry them. A client that asks for it (`sa_cachethis`) gets a reply
+//! that is kept, or an error that says that it cannot be (RFC 8881, section 2.10.6.4), so data that go to the caller's memory are
+//! kept, too. A repetition has chunks of its own, or comes over another transport.
 
 use std::borrow::Cow;
 
-use odafs_common::wire::xdr::Writer;
+use odafs_common::wire::nfs4::{OperationResult, Results};
+use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::memory::Arena;
 use odafs_nic::calls::{ChunkSource, Placed, PlacedResult, Placements};
 
-use super::placing::Placing;
-use super::state::{KeptReply, Slot};
+use super::compound::Compound;
+use super::state::Slot;
 use crate::rpc::Answer;
 
-/// What a slot may keep of a reply, as [`State::finish`](super::state::State::finish) takes it.
-pub(super) struct ToKeep<'a> {
-    /// The reply, and behind it the data that were placed.
-    pub bytes: Cow<'a, [u8]>,
-    /// Whose data they are. `None`: the reply lacks data that are not there, since the client does not want it kept.
-    pub apart: Option<Vec<PlacedResult>>,
-}
-
-impl<'a> ToKeep<'a> {
-    /// Of a reply that begins at `start` of its message.
-    pub fn of(
-        reply: &'a [u8],
+impl Compound<'_> {
+    /// What the slot keeps of the reply, which begins at `start` of its message. `None`: it is too long for that.
+    pub(super) fn kept<'r>(
+        &self,
+        reply: &'r [u8],
         start: usize,
-        placing: &Placing,
         slot: &Slot,
-        arena: &Arena,
-    ) -> Self {
-        let placed = placing.placed().filter(|placed| placed.bytes() > 0);
-        let Some(placed) = placed else {
-            return Self {
-                bytes: Cow::Borrowed(reply),
-                apart: Some(Vec::new()),
-            };
-        };
-        if !slot.cache {
-            return Self {
-                bytes: Cow::Borrowed(reply),
-                apart: None,
-            };
+    ) -> Option<Cow<'r, [u8]>> {
+        if reply.len() + self.placing.bytes() > slot.keeps() {
+            return None;
         }
-        let mut bytes = reply.to_vec();
-        for piece in &placed.pieces {
-            append(&mut bytes, piece, arena);
-        }
-        let results = placed.results.iter().map(|result| PlacedResult {
-            at: result.at - start as u32,
-            ..*result
-        });
-        Self {
-            bytes: Cow::Owned(bytes),
-            apart: Some(results.collect()),
-        }
+        Some(match self.placing.placed() {
+            None => Cow::Borrowed(reply),
+            Some(placed) => Cow::Owned(whole(reply, start, placed, self.export.arena())),
+        })
     }
 }
 
-fn append(bytes: &mut Vec<u8>, piece: &ChunkSource, arena: &Arena) {
-    match piece {
-        ChunkSource::Bytes(data) => bytes.extend_from_slice(data),
-        ChunkSource::Frame {
-            frame,
-            offset,
-            length,
-        } => {
-            let at = bytes.len();
-            bytes.resize(at + *length as usize, 0);
-            arena.copy_out(frame.frame(), *offset, &mut bytes[at..]);
-        }
+/// The reply with the data that were placed, and their padding.
+fn whole(reply: &[u8], start: usize, placed: &Placed, arena: &Arena) -> Vec<u8> {
+    let mut data = Vec::new();
+    for piece in &placed.pieces {
+        piece.append_to(&mut data, arena);
     }
-}
-
-/// Answers a repetition. The data are placed as the first time if there is a chunk for each. Otherwise they are in the reply: the
-/// call came over another transport, or with other chunks.
-pub(super) fn replay(kept: &KeptReply, placements: &Placements, w: &mut Writer<'_>) -> Answer {
-    let start = w.position() as u32;
-    let data: usize = kept.apart.iter().map(|result| result.bytes as usize).sum();
-    let (reply, mut data) = kept.bytes.split_at(kept.bytes.len() - data);
-    let has_chunk = |result: &PlacedResult| {
-        let room = placements.get(result.result as usize).unwrap_or(0);
-        result.bytes <= room
-    };
-    if !data.is_empty() && kept.apart.iter().all(has_chunk) {
-        w.opaque_fixed(reply);
-        let mut placed = Placed {
-            pieces: vec![ChunkSource::Bytes(data.to_vec())],
-            ..Placed::default()
-        };
-        for result in &kept.apart {
-            let at = start + result.at;
-            // They were in such a list before.
-            let _ = placed.results.push(PlacedResult { at, ..*result });
-        }
-        return Answer::Placed(placed);
-    }
-    let mut done = 0;
-    for result in &kept.apart {
+    let (mut whole, mut data, mut done) = (Vec::new(), &data[..], 0);
+    for result in placed.results.iter() {
         let (one, rest) = data.split_at(result.bytes as usize);
-        w.opaque_fixed(&reply[done..result.at as usize]);
-        w.opaque_fixed(one);
-        (done, data) = (result.at as usize, rest);
+        let at = result.at as usize - start;
+        whole.extend_from_slice(&reply[done..at]);
+        whole.extend_from_slice(one);
+        whole.resize(whole.len().next_multiple_of(4), 0);
+        (done, data) = (at, rest);
     }
-    w.opaque_fixed(&reply[done..]);
-    Answer::Replied
+    whole.extend_from_slice(&reply[done..]);
+    whole
+}
+
+/// Answers a repetition with the reply that was kept. The n-th DDP-eligible result goes to the n-th chunk, as the first time. If the
+/// chunk is too short for it, the result stays in the reply.
+pub(super) fn replay(kept: &[u8], placements: &Placements, w: &mut Writer<'_>) -> Answer {
+    let (mut placed, mut data) = (Placed::default(), Vec::new());
+    let (mut number, mut done) = (0, 0);
+    let mut results = Results::begin(Reader::new(kept)).ok();
+    while let Some(results) = &mut results
+        && let Some(Ok(result)) = results.next()
+    {
+        // The data are the last of their results.
+        let end = kept.len() - results.rest().len();
+        let payload = match &result {
+            OperationResult::Read(Ok(read)) => read.data.0,
+            OperationResult::ReadLink(Ok(link)) => link.target.0,
+            _ => continue,
+        };
+        let (result, bytes) = (number, payload.len() as u32);
+        number += 1;
+        if placements
+            .get(result as usize)
+            .is_none_or(|room| bytes > room)
+        {
+            continue;
+        }
+        w.opaque_fixed(&kept[done..end - payload.len().next_multiple_of(4)]);
+        let at = w.position() as u32;
+        // There are no more placements than room for results.
+        let _ = placed.results.push(PlacedResult { result, at, bytes });
+        data.extend_from_slice(payload);
+        done = end;
+    }
+    w.opaque_fixed(&kept[done..]);
+    if placed.results.is_empty() {
+        return Answer::Replied;
+    }
+    if !data.is_empty() {
+        placed.pieces.push(ChunkSource::Bytes(data));
+    }
+    Answer::Placed(placed)
 }

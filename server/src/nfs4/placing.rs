@@ -60,7 +60,7 @@ impl Placing {
         self.placed.as_ref()
     }
 
-    /// By how many bytes the reply would be longer with the data that it lacks, and their padding.
+    /// Bytes that the placed data and their padding would add to the reply.
     pub fn bytes(&self) -> usize {
         let results = self.placed.iter().flat_map(|placed| placed.results.iter());
         let bytes = results.map(|result| (result.bytes as usize).next_multiple_of(4));

@@ -15,10 +15,10 @@ use odafs_fabric::sync::Arc;
 
 use super::acting::Acting;
 use super::compound::{Compound, CurrentObject, Stop};
-use super::kept::{self, ToKeep};
+use super::kept;
 use super::object::Object;
 use super::placing::Placing;
-use super::state::{KeptReply, Origin, Sender, Sequenced, Slot};
+use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, clients, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
@@ -61,9 +61,9 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
         came: None,
         current: CurrentObject::default(),
         saved: CurrentObject::default(),
-        room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
-        session_room: usize::MAX,
-        kept: None,
+        reply_max: room.saturating_sub(REPLY_OVERHEAD_BYTES),
+        session_reply_max: usize::MAX,
+        kept_max: None,
     };
     let mut w = ResultWriter::begin(results, header.tag);
     let slot = match compound.begin(&mut operations, bytes, &mut w) {
@@ -73,7 +73,7 @@ pub(super) fn run(server: &Arc<Nfs4>, call: Call<'_>, results: &mut Writer<'_>) 
             results.truncate(start);
             return kept::replay(&reply, &placements, results);
         }
-        Err(status) => {
+        Ok(Begun::Over(status)) | Err(status) => {
             w.finish(status);
             return Answer::Replied;
         }
@@ -97,8 +97,8 @@ struct Held<S: Deref<Target = Nfs4>> {
     first: Option<OpCode>,
     /// Whether an operation has begun that may have changed something: any on a thread that may block, and a WRITE.
     has_begun: bool,
-    /// The reply, if nobody goes on where the compound was suspended. Otherwise `None`.
-    cut_short: Option<ToKeep<'static>>,
+    /// What the slot keeps if nobody goes on where the compound was suspended. Otherwise `None`.
+    cut_short: Option<CutShort>,
 }
 
 impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
@@ -111,16 +111,22 @@ impl<S: Deref<Target = Nfs4>> Drop for Held<S> {
             return;
         };
         let mut state = self.server.state.lock();
-        if let Some(ToKeep { bytes, apart }) = self.cut_short.take() {
-            state.finish(clock::awake(), &slot, &bytes, apart.as_deref());
+        if let Some(CutShort { kept }) = self.cut_short.take() {
+            state.finish(clock::awake(), &slot, kept.as_deref());
             return;
         }
         let first = self.first.filter(|_| self.has_begun);
         match first.and_then(|code| Some((code, state.sequence_ok(&slot)?))) {
-            Some((code, ok)) => state.finish(clock::awake(), &slot, &fault(code, ok), Some(&[])),
+            Some((code, ok)) => state.finish(clock::awake(), &slot, Some(&fault(code, ok))),
             None => state.abandon(&slot),
         }
     }
+}
+
+/// A compound that has changed something and is cut short.
+struct CutShort {
+    /// The reply, unless it is too long to be kept.
+    kept: Option<Vec<u8>>,
 }
 
 /// The reply of a compound whose first operation met a fault of the server.
@@ -139,7 +145,9 @@ enum Begun {
     /// It is new, and holds this slot if it is in a session.
     Execute(Option<Slot>),
     /// It was executed before, with this reply.
-    Replay(KeptReply),
+    Replay(Arc<[u8]>),
+    /// Its only result is written.
+    Over(Status),
 }
 
 impl Compound<'_> {
@@ -183,25 +191,21 @@ impl Compound<'_> {
                     sequence: arguments.sequence,
                 });
                 let room = slot.reply_bytes as usize;
-                self.session_room = room.saturating_sub(REPLY_OVERHEAD_BYTES);
+                self.session_reply_max = room.saturating_sub(REPLY_OVERHEAD_BYTES);
                 let kept = slot.cache.then_some(slot.cached_bytes as usize);
-                self.kept = kept.map(|kept| kept.saturating_sub(REPLY_OVERHEAD_BYTES));
+                self.kept_max = kept.map(|kept| kept.saturating_sub(REPLY_OVERHEAD_BYTES));
                 w.push(code, &Ok::<_, Status>(ok));
                 Ok(Begun::Execute(Some(slot)))
             }
             Ok(Sequenced::Replay(reply)) => Ok(Begun::Replay(reply)),
             Ok(Sequenced::NotKept(ok)) => {
                 // SEQUENCE itself must not fail so where it comes first (RFC 8881, section 2.10.6.1.3).
+                w.push(code, &Ok::<_, Status>(ok));
                 let (next, status) = match operations.next() {
                     Some(Ok(next)) => (next.code(), Status::RetryUncachedRep),
                     Some(Err(bad)) => (bad.code(), bad.status()),
-                    None => {
-                        // So short a reply would have been kept: it was another compound.
-                        w.fail(code, Status::SeqFalseRetry);
-                        return Err(Status::SeqFalseRetry);
-                    }
+                    None => return Ok(Begun::Over(Status::Ok)),
                 };
-                w.push(code, &Ok::<_, Status>(ok));
                 w.fail(next, status);
                 Err(status)
             }
@@ -226,12 +230,11 @@ impl Compound<'_> {
             Ok(status) => status,
             Err((next, code)) => {
                 let so_far = w.mark();
-                let slot = held.slot.take();
-                let begun = slot.as_ref().filter(|_| held.has_begun);
+                let begun = held.slot.as_ref().filter(|_| held.has_begun);
                 let cut_short = begun.map(|slot| self.cut_short(code, so_far, results, slot));
                 let held = Held {
                     server: Arc::clone(self.server),
-                    slot,
+                    slot: held.slot.take(),
                     first: held.first,
                     has_begun: held.has_begun,
                     cut_short,
@@ -244,13 +247,12 @@ impl Compound<'_> {
             self.server.messenger.settle();
             self.now = clock::awake();
         }
-        if let Some(slot) = held.slot.take() {
+        if let Some(slot) = &held.slot {
             let start = so_far.start();
-            let reply = results.written(start);
-            let ToKeep { bytes, apart } =
-                ToKeep::of(reply, start, &self.placing, &slot, self.export.arena());
+            let kept = self.kept(results.written(start), start, slot);
             let mut state = self.server.state.lock();
-            state.finish(self.now, &slot, &bytes, apart.as_deref());
+            state.finish(self.now, slot, kept.as_deref());
+            held.slot = None;
         } else if let Some(client) = self.renewed.filter(|_| self.effort == Effort::MayBlock) {
             // This fails if the client was expelled meanwhile. Its next operation says so.
             let _ = self.server.state.lock().renew(self.now, client);
@@ -332,9 +334,11 @@ impl Compound<'_> {
             }
         };
         let bytes = self.reply_bytes(w);
-        let too_big = match self.kept {
+        let too_big = match self.kept_max {
             Some(kept) if bytes > kept => Some(Status::RepTooBigToCache),
-            _ if w.bytes() > self.room || bytes > self.session_room => Some(self.too_big()),
+            _ if w.bytes() > self.reply_max || bytes > self.session_reply_max => {
+                Some(self.too_big())
+            }
             _ => None,
         };
         if let Some(status) = too_big {
@@ -382,17 +386,15 @@ impl Compound<'_> {
         so_far: ResultsMark,
         results: &mut Writer<'_>,
         slot: &Slot,
-    ) -> ToKeep<'static> {
+    ) -> CutShort {
         let (start, end) = (so_far.start(), results.position());
         let mut w = ResultWriter::resume(results, so_far);
         w.fail(code, Status::Delay);
         w.finish(Status::Delay);
-        let reply = results.written(start);
-        let ToKeep { bytes, apart } =
-            ToKeep::of(reply, start, &self.placing, slot, self.export.arena());
-        let bytes = Cow::Owned(bytes.into_owned());
+        let kept = self.kept(results.written(start), start, slot);
+        let kept = kept.map(Cow::into_owned);
         results.truncate(end);
-        ToKeep { bytes, apart }
+        CutShort { kept }
     }
 
     /// All that another thread needs to go on.
@@ -413,9 +415,9 @@ impl Compound<'_> {
             placing: self.placing,
             current: self.current,
             saved: self.saved,
-            room: self.room,
-            session_room: self.session_room,
-            kept: self.kept,
+            reply_max: self.reply_max,
+            session_reply_max: self.session_reply_max,
+            kept_max: self.kept_max,
         }
     }
 }
@@ -436,9 +438,9 @@ struct SuspendedCompound {
     placing: Placing,
     current: CurrentObject,
     saved: CurrentObject,
-    room: usize,
-    session_room: usize,
-    kept: Option<usize>,
+    reply_max: usize,
+    session_reply_max: usize,
+    kept_max: Option<usize>,
 }
 
 impl Suspended for SuspendedCompound {
@@ -475,9 +477,9 @@ impl Suspended for SuspendedCompound {
             came: None,
             current: suspended.current,
             saved: suspended.saved,
-            room: suspended.room,
-            session_room: suspended.session_room,
-            kept: suspended.kept,
+            reply_max: suspended.reply_max,
+            session_reply_max: suspended.session_reply_max,
+            kept_max: suspended.kept_max,
         };
         let held = Held {
             server: &**server,

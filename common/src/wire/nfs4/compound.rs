@@ -354,6 +354,11 @@ impl<'a> Results<'a> {
         Some(result)
     }
 
+    /// The bytes behind the results read so far.
+    pub fn rest(&self) -> &'a [u8] {
+        self.r.rest()
+    }
+
     /// Checks that nothing follows the last result.
     ///
     /// # Errors

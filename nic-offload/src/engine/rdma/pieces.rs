@@ -95,25 +95,9 @@ pub(super) fn gather(expose: &Expose, pieces: &mut Pieces, reply: &[u8], now: &N
                 && let Some(piece) = pieces.take(left, &now.serves.arena)
             {
                 left -= piece.length();
-                append(&mut bytes, &piece, now);
+                piece.append_to(&mut bytes, &now.serves.arena);
             }
         }
     }
     bytes
-}
-
-fn append(bytes: &mut Vec<u8>, piece: &ChunkSource, now: &Now<'_>) {
-    match piece {
-        ChunkSource::Bytes(copy) => bytes.extend_from_slice(copy),
-        ChunkSource::Frame {
-            frame,
-            offset,
-            length,
-        } => {
-            let start = bytes.len();
-            bytes.resize(start + *length as usize, 0);
-            let arena = &now.serves.arena;
-            arena.copy_out(frame.frame(), *offset, &mut bytes[start..]);
-        }
-    }
 }

@@ -21,7 +21,6 @@ mod waiters;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use odafs_common::rpcrdma::PlacedResult;
 use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status};
 use odafs_fabric::clock::Nanos;
 
@@ -37,7 +36,7 @@ use delegations::Delegations;
 pub use delegations::{CbGetattrAnswer, Delegated, DelegationCounts, Question};
 use opens::{Entry, FileState, Key};
 use owners::KnownOwner;
-use sessions::Session;
+use sessions::{SHORT_BYTES, Session};
 pub use stateids::client_named_by;
 
 /// How long a client whose lease is over keeps its state while nobody wants what it holds (RFC 8881, section 8.4.3).
@@ -132,8 +131,18 @@ pub struct Slot {
     pub cache: bool,
     /// The longest reply, in bytes.
     pub reply_bytes: u32,
-    /// The longest reply that the slot keeps, in bytes.
+    /// The longest reply that the slot keeps if the client asks for it, in bytes.
     pub cached_bytes: u32,
+}
+
+impl Slot {
+    /// The longest reply of this compound that the slot keeps, in bytes. It keeps short ones unasked.
+    pub fn keeps(&self) -> usize {
+        match self.cache {
+            true => self.cached_bytes as usize,
+            false => SHORT_BYTES,
+        }
+    }
 }
 
 /// A compound whose reply a callback may overtake.
@@ -152,19 +161,10 @@ pub struct Origin {
 pub enum Sequenced {
     /// Execute it: it is new.
     Execute(Slot, SequenceOk),
-    /// Send this reply: it was executed before.
-    Replay(KeptReply),
-    /// It was executed before, and the slot has not kept the reply. SEQUENCE has this result, and the next operation fails.
+    /// Send this reply: it was executed before. The reply begins with the compound's status.
+    Replay(Arc<[u8]>),
+    /// It was executed before, and the slot has not kept the reply. This is SEQUENCE's result.
     NotKept(SequenceOk),
-}
-
-/// A reply that a slot has kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptReply {
-    /// The reply, from the compound's status on, and behind it the data that it lacks, without padding.
-    pub bytes: Arc<[u8]>,
-    /// Whose data they are, in their order. They belong at bytes of the reply.
-    pub apart: Vec<PlacedResult>,
 }
 
 /// The turn of an owner, which an operation of 4.0 holds until [`State::end_turn`].

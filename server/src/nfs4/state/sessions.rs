@@ -4,7 +4,6 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use odafs_common::rpcrdma::PlacedResult;
 use odafs_common::wire::nfs4::{
     AtMostOne, BindConnectionArgs, BindConnectionOk, ChannelAttributes, CreateSessionArgs,
     CreateSessionOk, GrantedChannel, SequenceArgs, SequenceOk, SessionId, Status, WantedChannel,
@@ -14,12 +13,12 @@ use odafs_fabric::clock::Nanos;
 
 use super::back_channel::BackChannel;
 use super::clients::{Client, Kind};
-use super::{Arrival, KeptReply, Principal, Sequenced, Slot, State, StateLimits};
+use super::{Arrival, Principal, Sequenced, Slot, State, StateLimits};
 
 /// The least length of calls and replies, in bytes, that a session can do with.
 const MESSAGE_BYTES_MIN: u32 = 128;
 /// Replies up to this length, in bytes, are kept even if the client did not ask for that.
-const SHORT_BYTES: usize = 512;
+pub(super) const SHORT_BYTES: usize = 512;
 /// The greatest length of a callback, in bytes.
 const CALLBACK_BYTES: u32 = 2048;
 /// The most connections that a session knows.
@@ -54,8 +53,6 @@ pub(super) struct SlotState {
     /// The highest slot that the client should use, as the last SEQUENCE said.
     told: u32,
     pub reply: Vec<u8>,
-    /// The results whose data follow the reply there.
-    pub apart: Vec<PlacedResult>,
 }
 
 /// Bytes of replies that so many slots of such a channel may keep.
@@ -369,19 +366,23 @@ impl State {
             .get_mut(args.slot as usize)
             .ok_or(Status::BadSlot)?;
         if args.sequence == slot.sequence {
-            return match (slot.busy, slot.kept) {
-                (true, _) => Err(Status::Delay),
-                (false, true) => Ok(Sequenced::Replay(KeptReply {
-                    bytes: Arc::from(&slot.reply[..]),
-                    apart: slot.apart.clone(),
-                })),
-                // The slot was never used.
-                (false, false) if slot.sequence == 0 => Err(Status::SeqMisordered),
-                (false, false) => {
-                    let ok = self.sequence_result(&args.session, args.slot);
-                    Ok(Sequenced::NotKept(ok.ok_or(Status::ServerFault)?))
-                }
-            };
+            let kept = slot.kept.then(|| Arc::from(&slot.reply[..]));
+            if slot.busy {
+                return Err(Status::Delay);
+            }
+            // The slot was never used.
+            if kept.is_none() && slot.sequence == 0 {
+                return Err(Status::SeqMisordered);
+            }
+            if let Some(client) = self.clients.get_mut(&number) {
+                client.renewed = now;
+            }
+            self.bind(connection, &args.session);
+            if let Some(kept) = kept {
+                return Ok(Sequenced::Replay(kept));
+            }
+            let ok = self.sequence_result(&args.session, args.slot);
+            return Ok(Sequenced::NotKept(ok.ok_or(Status::ServerFault)?));
         }
         if slot.busy || args.sequence != slot.sequence.wrapping_add(1) {
             return Err(Status::SeqMisordered);
@@ -462,32 +463,17 @@ impl State {
         session.slots.get_mut(slot.number as usize)
     }
 
-    /// The compound of a slot was executed. Its reply is kept if the client asked for that or if it is short. Data that went
-    /// another way follow the reply, and `apart` says whose they are. `None`: they are not there, so the reply cannot be kept.
-    /// Renews the lease again: the compound may have taken longer than a lease.
-    pub fn finish(
-        &mut self,
-        now: Nanos,
-        slot: &Slot,
-        reply: &[u8],
-        apart: Option<&[PlacedResult]>,
-    ) {
-        let most = match slot.cache {
-            true => slot.cached_bytes as usize,
-            false => SHORT_BYTES,
-        };
-        let apart = apart.filter(|_| reply.len() <= most);
+    /// The compound of a slot was executed. Its reply is kept if it is given and is no longer than [`Slot::keeps`]. Renews the
+    /// lease again: the compound may have taken longer than a lease.
+    pub fn finish(&mut self, now: Nanos, slot: &Slot, reply: Option<&[u8]>) {
+        let reply = reply.filter(|reply| reply.len() <= slot.keeps());
         let Some(state) = self.end_compound(now, slot) else {
             return;
         };
         state.busy = false;
-        state.kept = apart.is_some();
+        state.kept = reply.is_some();
         state.reply.clear();
-        state.apart.clear();
-        if let Some(apart) = apart {
-            state.reply.extend_from_slice(reply);
-            state.apart.extend_from_slice(apart);
-        }
+        state.reply.extend_from_slice(reply.unwrap_or_default());
     }
 
     /// The compound of a slot was not executed, and comes again. The slot still keeps the reply before it.

@@ -52,7 +52,7 @@ impl Session {
         self.keeping = keeping;
         for slot in &mut self.slots[rest..] {
             slot.kept = false;
-            (slot.reply, slot.apart) = Default::default();
+            slot.reply = Vec::new();
         }
     }
 }

@@ -248,7 +248,7 @@ fn what_is_placed_counts_for_the_longest_reply_of_the_session() {
     }
 }
 
-/// Data that were placed are kept with their reply, and placed again; or put into the reply, if there is no chunk for each.
+/// Data that were placed are kept with their reply. Those for which a repetition has chunks are placed again.
 #[test]
 fn a_reply_is_kept_with_its_data() {
     let room = furnished();
@@ -273,18 +273,60 @@ fn a_reply_is_kept_with_its_data() {
     assert_eq!(changed.status(), Status::Ok);
     let bytes = client.again(&ask);
     for (chunks, is_placed) in [
-        (&[4096; 4][..], true),
-        (&[1025, 9, 0, 2001], true),
-        (&[1025, 9, 0, 2000], false),
-        (&[4096; 3], false),
-        (&[], false),
+        (&[4096; 4][..], [true; 4]),
+        (&[1025, 9, 0, 2001], [true, true, false, true]),
+        // What does not fit its chunk, or has none, is in the reply.
+        (&[1024, 9, 8, 2000], [false, true, true, false]),
+        (&[4096; 3], [true, true, true, false]),
+        (&[0, 0, 0, 4096], [false, false, false, true]),
+        (&[], [false; 4]),
     ] {
-        client.caller.placements = Placements::new(chunks);
-        let (answer, again) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
-        let (told_again, again) = put_together(&room, answer, again);
+        let (told_again, again) = repeated(&room, &mut client, chunks, &bytes);
         assert_eq!(again.0, whole.0, "{chunks:?}");
-        let expected = if is_placed { &told[..] } else { &[] };
+        let expected = told
+            .iter()
+            .zip(is_placed)
+            .filter(|(_, is_placed)| *is_placed);
+        let expected: Vec<_> = expected.map(|(one, _)| one.clone()).collect();
         assert_eq!(told_again, expected, "{chunks:?}");
+    }
+}
+
+/// A compound again, with other chunks.
+fn repeated(
+    room: &Room,
+    client: &mut Client<'_>,
+    chunks: &[u32],
+    bytes: &[u8],
+) -> (Vec<Told>, Reply) {
+    client.caller.placements = Placements::new(chunks);
+    let (answer, again) = room.run(&client.caller, &client.who, bytes, Effort::ResidentOnly);
+    put_together(room, answer, again)
+}
+
+/// The first time it came over another transport, or with other chunks.
+#[test]
+fn a_reply_that_was_kept_whole_goes_to_the_chunks_of_a_repetition() {
+    let room = furnished();
+    let mut client = Client::new(&room, b"client", 1);
+    let ask = [&read_of(b"one", 1025)[..], &read_of(b"link", 0)].concat();
+    let (told, whole) = run(&room, &mut client, &[], &ask);
+    assert_eq!((told.len(), whole.status()), (0, Status::Ok));
+    let bytes = client.again(&ask);
+    let (told, again) = repeated(&room, &mut client, &[4096, 4096], &bytes);
+    assert_eq!(told, [(0, vec![1; 1025]), (1, b"elsewhere".to_vec())]);
+    assert_eq!(again.0, whole.0);
+}
+
+/// Linux asks for as much as a READ of 1 MiB needs, and 904 bytes (`nfs41_maxread_overhead`).
+#[test]
+fn a_read_of_1_mib_fits_the_longest_reply_of_linux() {
+    let room = Room::new();
+    room.file(b"big", &vec![7; 1 << 20]);
+    let mut client = client_of(&room, (1 << 20) + 904);
+    for chunks in [&[1 << 20][..], &[]] {
+        let (_, reply) = run(&room, &mut client, chunks, &read_of(b"big", 1 << 20));
+        assert_eq!(last!(reply, Read).data.0.len(), 1 << 20, "{chunks:?}");
     }
 }
 
@@ -339,7 +381,8 @@ fn a_repetition_of_what_was_not_kept_fails_behind_sequence() {
     assert_eq!(all[0], first.all()[0]);
     let uncached = OperationResult::PutRootFileHandle(Err(Status::RetryUncachedRep));
     assert_eq!(all[1..], [uncached]);
-    // So short a reply would have been kept.
-    assert_eq!(again(&[]).status(), Status::SeqFalseRetry);
+    // SEQUENCE alone is answered anew.
+    let alone = again(&[]);
+    assert_eq!((alone.status(), alone.all().len()), (Status::Ok, 1));
     assert_eq!(client.does(&ask[..2]).status(), Status::Ok);
 }

@@ -145,7 +145,7 @@ fn a_lease_does_not_end_under_a_compound() {
     assert!(open(state, at(200 + 48 * 3600), one, b"o", (1, 0)).is_ok());
     assert_eq!(state.session_client(two), Err(Status::Expired));
     let (end, later) = (at(200 + 48 * 3600), at(291 + 48 * 3600));
-    state.finish(end, &slot, b"reply", Some(&[]));
+    state.finish(end, &slot, Some(b"reply"));
     // Nor before the client could send another.
     let refused = open(state, at(280 + 48 * 3600), three, b"o", (2, 0));
     assert_eq!(refused.unwrap_err(), Status::ShareDenied);

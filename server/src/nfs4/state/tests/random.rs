@@ -163,7 +163,7 @@ impl World {
             }
             Step::Finish(whole, bytes) => match self.slots.pop() {
                 Some(slot) if bytes % 5 > 0 => {
-                    state.finish(now, &slot, &vec![0; bytes], whole.then_some(&[]));
+                    state.finish(now, &slot, whole.then_some(&vec![0; bytes]));
                 }
                 Some(slot) => state.abandon(&slot),
                 None => {}
@@ -403,7 +403,7 @@ proptest! {
             state.end_turn(turn, Status::Ok, b"");
         }
         for slot in world.slots.drain(..) {
-            state.finish(at(world.now), &slot, b"", Some(&[]));
+            state.finish(at(world.now), &slot, Some(b""));
         }
         state.tick(at(world.now + 72 * 3600));
         assert_empty(state);

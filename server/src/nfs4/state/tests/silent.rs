@@ -101,7 +101,7 @@ fn ten_thousand_silent_clients_are_in_nobodys_way() {
             panic!("{taken:?}");
         };
         let done = works(state, now, id, file);
-        state.finish(now, &slot, b"reply", Some(&[]));
+        state.finish(now, &slot, Some(b"reply"));
         done
     };
     let within = |state: &State| {
@@ -269,7 +269,7 @@ fn a_session_is_destroyed_under_a_compound_and_knows_few_connections() {
         Err(Status::ConnNotBoundToSession)
     );
     state.destroy_session(at(0), 1999, &session).unwrap();
-    state.finish(at(0), &slot, b"reply", Some(&[]));
+    state.finish(at(0), &slot, Some(b"reply"));
     state.abandon(&slot);
     for connection in 1000..2000 {
         state.connection_closed(connection);

@@ -78,11 +78,11 @@ fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
     let Ok(Sequenced::Execute(slot, _)) = ask(state, 1, true) else {
         panic!();
     };
-    state.finish(at(0), &slot, &[7; 1000], Some(&[]));
+    state.finish(at(0), &slot, Some(&[7; 1000]));
     let Ok(Sequenced::Replay(reply)) = ask(state, 1, true) else {
         panic!();
     };
-    assert_eq!(reply.bytes[..], [7; 1000]);
+    assert_eq!(reply[..], [7; 1000]);
     // A compound that is given up leaves the reply before it.
     let Ok(Sequenced::Execute(slot, _)) = ask(state, 2, false) else {
         panic!();
@@ -97,7 +97,7 @@ fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
         let Ok(Sequenced::Execute(slot, _)) = ask(state, number, false) else {
             panic!();
         };
-        state.finish(at(0), &slot, reply, whole.then_some(&[]));
+        state.finish(at(0), &slot, whole.then_some(reply));
         match ask(state, number, false) {
             Ok(Sequenced::Replay(_)) => assert!(again, "{number}"),
             Ok(Sequenced::NotKept(ok)) => {
@@ -230,7 +230,7 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
         };
         match state.sequence(at(0), 1, &args, 100, 1)? {
             Sequenced::Execute(slot, ok) => {
-                state.finish(at(0), &slot, &[7; 1000], Some(&[]));
+                state.finish(at(0), &slot, Some(&[7; 1000]));
                 Ok::<_, Status>((ok.highest_slot, ok.target_highest_slot))
             }
             replay => panic!("{replay:?}"),
@@ -279,7 +279,7 @@ impl User {
         let args = sequence(self.session, slot, *number, true);
         match state.sequence(now, 1, &args, 100, 1) {
             Ok(Sequenced::Execute(slot, ok)) => {
-                state.finish(now, &slot, &[7; 1000], Some(&[]));
+                state.finish(now, &slot, Some(&[7; 1000]));
                 (ok.highest_slot, ok.target_highest_slot)
             }
             other => panic!("{other:?}"),
@@ -323,7 +323,7 @@ fn a_session_that_uses_all_of_its_slots_gets_more_up_to_a_bound() {
     assert!(state.cached_bytes >= kept + 28 * 4096, "{kept}");
     let repetition = sequence(busy.session, most, busy.numbers[most as usize], true);
     let again = state.sequence(at(0), 1, &repetition, 100, 1);
-    assert!(matches!(again, Ok(Sequenced::Replay(reply)) if reply.bytes[..] == [7; 1000]));
+    assert!(matches!(again, Ok(Sequenced::Replay(reply)) if reply[..] == [7; 1000]));
     let beyond = sequence(busy.session, most + 1, 1, true);
     let refused = state.sequence(at(0), 1, &beyond, 100, 1);
     assert!(matches!(refused, Err(Status::BadSlot)));
