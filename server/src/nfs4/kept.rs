@@ -50,8 +50,8 @@ fn whole(reply: &[u8], start: usize, placed: &Placed, arena: &Arena) -> Vec<u8> 
     whole
 }
 
-/// Answers a repetition with the reply that was kept. The n-th DDP-eligible result goes to the n-th chunk, as the first time. If the
-/// chunk is too short for it, the result stays in the reply.
+/// Answers a repetition with the reply that was kept. The n-th DDP-eligible result goes to the n-th chunk, as the first time. If it
+/// is longer than that, the transport refuses the reply.
 pub(super) fn replay(kept: &[u8], placements: &Placements, w: &mut Writer<'_>) -> Answer {
     let (mut placed, mut data) = (Placed::default(), Vec::new());
     let (mut number, mut done) = (0, 0);
@@ -68,10 +68,7 @@ pub(super) fn replay(kept: &[u8], placements: &Placements, w: &mut Writer<'_>) -
         };
         let (result, bytes) = (number, payload.len() as u32);
         number += 1;
-        if placements
-            .get(result as usize)
-            .is_none_or(|room| bytes > room)
-        {
+        if placements.get(result as usize).is_none() {
             continue;
         }
         w.opaque_fixed(&kept[done..end - payload.len().next_multiple_of(4)]);

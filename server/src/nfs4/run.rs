@@ -18,7 +18,7 @@ use super::compound::{Compound, CurrentObject, Stop};
 use super::kept;
 use super::object::Object;
 use super::placing::Placing;
-use super::state::{Origin, Sender, Sequenced, Slot};
+use super::state::{Origin, Principal, Sender, Sequenced, Slot};
 use super::{Nfs4, OPERATIONS_MAX, clients, recalls, sessions};
 use crate::rpc::{Answer, Call, Resumed, Suspended};
 use crate::vfs::read::Effort;
@@ -179,8 +179,9 @@ impl Compound<'_> {
             return Err(refusal);
         };
         *operations = ahead;
+        let who = Principal(self.acting.uid());
         let mut state = self.server.state.lock();
-        let taken = state.sequence(self.now, self.connection, &arguments, bytes, count);
+        let taken = state.sequence(self.now, who, self.connection, &arguments, bytes, count);
         drop(state);
         match taken {
             Ok(Sequenced::Execute(slot, ok)) => {

@@ -80,9 +80,10 @@ pub struct StateLimits {
     pub operations: u32,
 }
 
-/// The user that a caller claims to be. Another user may not take over a client's name. Nothing else compares users: without
-/// state protection (SP4_NONE) whoever knows a session or a client id may end it (RFC 8881, section 2.10.8.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The user that a caller claims to be. Another user may not take over a client's name, and gets no reply that a slot has kept.
+/// Nothing else compares users: without state protection (SP4_NONE) whoever knows a session or a client id may end it (RFC 8881,
+/// section 2.10.8.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Principal(pub u32);
 
 /// The client that sent an operation.
@@ -123,6 +124,8 @@ pub struct Exchanged {
 pub struct Slot {
     /// The client of the session.
     pub client: u64,
+    /// The user that sent the compound.
+    pub who: Principal,
     /// The session.
     pub session: SessionId,
     /// The number of the slot.

@@ -50,6 +50,8 @@ pub(super) struct SlotState {
     pub busy: bool,
     /// Its reply is in `reply`.
     pub kept: bool,
+    /// The user that sent it.
+    who: Principal,
     /// The highest slot that the client should use, as the last SEQUENCE said.
     told: u32,
     pub reply: Vec<u8>,
@@ -344,10 +346,11 @@ impl State {
     }
 
     /// SEQUENCE, in a call of so many bytes and operations. Renews the lease, and binds the connection to the session (RFC 8881,
-    /// section 2.10.3.1).
+    /// section 2.10.3.1), also if it is a repetition that is answered from the slot.
     pub fn sequence(
         &mut self,
         now: Nanos,
+        who: Principal,
         connection: u64,
         args: &SequenceArgs,
         bytes: usize,
@@ -366,13 +369,20 @@ impl State {
             .get_mut(args.slot as usize)
             .ok_or(Status::BadSlot)?;
         if args.sequence == slot.sequence {
-            let kept = slot.kept.then(|| Arc::from(&slot.reply[..]));
             if slot.busy {
                 return Err(Status::Delay);
             }
             // The slot was never used.
-            if kept.is_none() && slot.sequence == 0 {
+            if !slot.kept && slot.sequence == 0 {
                 return Err(Status::SeqMisordered);
+            }
+            if slot.who != who {
+                return Err(Status::SeqFalseRetry);
+            }
+            let kept = slot.kept.then(|| Arc::from(&slot.reply[..]));
+            if kept.is_none() {
+                // The client hears this with SEQUENCE's result.
+                slot.told = target;
             }
             if let Some(client) = self.clients.get_mut(&number) {
                 client.renewed = now;
@@ -422,6 +432,7 @@ impl State {
         self.bind(connection, &args.session);
         let slot = Slot {
             client: self.id(number),
+            who,
             session: args.session,
             number: args.slot,
             cache: args.cache,
@@ -471,6 +482,7 @@ impl State {
             return;
         };
         state.busy = false;
+        state.who = slot.who;
         state.kept = reply.is_some();
         state.reply.clear();
         state.reply.extend_from_slice(reply.unwrap_or_default());

@@ -275,8 +275,8 @@ fn a_reply_is_kept_with_its_data() {
     for (chunks, is_placed) in [
         (&[4096; 4][..], [true; 4]),
         (&[1025, 9, 0, 2001], [true, true, false, true]),
-        // What does not fit its chunk, or has none, is in the reply.
-        (&[1024, 9, 8, 2000], [false, true, true, false]),
+        // The transport refuses what is longer than its chunk.
+        (&[1024, 9, 8, 2000], [true; 4]),
         (&[4096; 3], [true, true, true, false]),
         (&[0, 0, 0, 4096], [false, false, false, true]),
         (&[], [false; 4]),

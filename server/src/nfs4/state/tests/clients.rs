@@ -39,7 +39,7 @@ fn exchange_id_goes_by_name_verifier_and_user() {
     );
     made.unwrap();
     assert_eq!(state.counts(), [1, 1, 0, 0]);
-    let gone = state.sequence(at(1), 1, &sequence(session, 0, 1, false), 100, 1);
+    let gone = state.sequence(at(1), WHO, 1, &sequence(session, 0, 1, false), 100, 1);
     assert!(matches!(gone, Err(Status::BadSession)));
 }
 
@@ -133,7 +133,7 @@ fn a_lease_does_not_end_under_a_compound() {
     let state = &mut machine();
     let (one, session) = client(state, at(0), b"one");
     open(state, at(0), one, b"o", (3, 2)).unwrap();
-    let taken = state.sequence(at(1), 1, &sequence(session, 0, 1, true), 100, 2);
+    let taken = state.sequence(at(1), WHO, 1, &sequence(session, 0, 1, true), 100, 2);
     let Ok(Sequenced::Execute(slot, _)) = taken else {
         panic!("{taken:?}");
     };

@@ -93,7 +93,7 @@ pub(super) fn renew(state: &mut State, client: u64, now: Nanos) {
 
 pub(super) fn status_flags(state: &mut State, session: SessionId, number: u32) -> u32 {
     let args = sequence(session, 0, number, false);
-    match state.sequence(at(0), 1, &args, 100, 1) {
+    match state.sequence(at(0), WHO, 1, &args, 100, 1) {
         Ok(Sequenced::Execute(slot, ok)) => {
             state.abandon(&slot);
             ok.status_flags

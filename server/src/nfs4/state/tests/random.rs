@@ -156,7 +156,7 @@ impl World {
             }
             Step::Sequence(index, slot, number, cache) => {
                 let args = sequence(session(index), slot, number, cache);
-                let taken = state.sequence(now, u64::from(slot) % 3, &args, 100, 3);
+                let taken = state.sequence(now, WHO, u64::from(slot) % 3, &args, 100, 3);
                 if let Ok(Sequenced::Execute(slot, _)) = taken {
                     self.slots.push(slot);
                 }

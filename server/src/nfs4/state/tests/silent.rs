@@ -96,7 +96,7 @@ fn ten_thousand_silent_clients_are_in_nobodys_way() {
     let mut call = 0;
     let mut serves = |state: &mut State, now, file| {
         call += 1;
-        let taken = state.sequence(now, 1, &sequence(session, 0, call, false), 100, 3);
+        let taken = state.sequence(now, WHO, 1, &sequence(session, 0, call, false), 100, 3);
         let Ok(Sequenced::Execute(slot, _)) = taken else {
             panic!("{taken:?}");
         };
@@ -249,7 +249,7 @@ fn sessions_of_the_silent_make_room_for_those_of_others() {
 fn a_session_is_destroyed_under_a_compound_and_knows_few_connections() {
     let state = &mut machine();
     let (id, session) = client(state, at(0), b"one");
-    let taken = state.sequence(at(0), id, &sequence(session, 0, 1, true), 100, 2);
+    let taken = state.sequence(at(0), WHO, id, &sequence(session, 0, 1, true), 100, 2);
     let Ok(Sequenced::Execute(slot, _)) = taken else {
         panic!("{taken:?}");
     };

@@ -66,7 +66,7 @@ fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
     let state = &mut machine();
     let (_, session) = client(state, at(1), b"one");
     let ask = |state: &mut State, number, cache| {
-        state.sequence(at(1), 1, &sequence(session, 0, number, cache), 100, 2)
+        state.sequence(at(1), WHO, 1, &sequence(session, 0, number, cache), 100, 2)
     };
     assert!(matches!(ask(state, 0, true), Err(Status::SeqMisordered)));
     let Ok(Sequenced::Execute(slot, _)) = ask(state, 1, true) else {
@@ -108,13 +108,37 @@ fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
     }
 }
 
+/// Whether the slot has kept the reply or not.
+#[test]
+fn a_repetition_renews_the_lease_and_binds_its_connection_if_it_is_the_same_users() {
+    for reply in [Some(&b"reply"[..]), None] {
+        let state = &mut machine();
+        let (id, session) = client(state, at(0), b"one");
+        let number = state.number(id).unwrap();
+        let args = sequence(session, 0, 1, true);
+        let Ok(Sequenced::Execute(slot, _)) = state.sequence(at(1), WHO, 1, &args, 100, 2) else {
+            panic!();
+        };
+        state.finish(at(1), &slot, reply);
+        let other = state.sequence(at(50), Principal(1001), 7, &args, 100, 2);
+        assert_eq!(other.err(), Some(Status::SeqFalseRetry));
+        assert!(state.is_over(number, at(92)));
+        let unbound = state.destroy_session(at(50), 7, &session);
+        assert_eq!(unbound, Err(Status::ConnNotBoundToSession));
+        let again = state.sequence(at(50), WHO, 7, &args, 100, 2).unwrap();
+        assert_eq!(matches!(again, Sequenced::Replay(_)), reply.is_some());
+        assert!(!state.is_over(number, at(92)));
+        assert_eq!(state.destroy_session(at(50), 7, &session), Ok(()));
+    }
+}
+
 #[test]
 fn calls_that_a_session_does_not_take_are_refused_and_take_no_slot() {
     let state = &mut machine();
     let (_, session) = client(state, at(1), b"one");
     let good = sequence(session, 0, 1, false);
     let ask = |state: &mut State, args: &SequenceArgs, bytes, operations| {
-        state.sequence(at(1), 1, args, bytes, operations).err()
+        state.sequence(at(1), WHO, 1, args, bytes, operations).err()
     };
     let far = sequence(session, 4, 1, false);
     assert_eq!(ask(state, &far, 100, 1), Some(Status::BadSlot));
@@ -228,7 +252,7 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
             highest_slot,
             ..sequence(first.session, slot, numbers[slot as usize], true)
         };
-        match state.sequence(at(0), 1, &args, 100, 1)? {
+        match state.sequence(at(0), WHO, 1, &args, 100, 1)? {
             Sequenced::Execute(slot, ok) => {
                 state.finish(at(0), &slot, Some(&[7; 1000]));
                 Ok::<_, Status>((ok.highest_slot, ok.target_highest_slot))
@@ -277,7 +301,7 @@ impl User {
         let number = &mut self.numbers[slot as usize];
         *number += 1;
         let args = sequence(self.session, slot, *number, true);
-        match state.sequence(now, 1, &args, 100, 1) {
+        match state.sequence(now, WHO, 1, &args, 100, 1) {
             Ok(Sequenced::Execute(slot, ok)) => {
                 state.finish(now, &slot, Some(&[7; 1000]));
                 (ok.highest_slot, ok.target_highest_slot)
@@ -322,10 +346,10 @@ fn a_session_that_uses_all_of_its_slots_gets_more_up_to_a_bound() {
     // What the new slots may keep counts.
     assert!(state.cached_bytes >= kept + 28 * 4096, "{kept}");
     let repetition = sequence(busy.session, most, busy.numbers[most as usize], true);
-    let again = state.sequence(at(0), 1, &repetition, 100, 1);
+    let again = state.sequence(at(0), WHO, 1, &repetition, 100, 1);
     assert!(matches!(again, Ok(Sequenced::Replay(reply)) if reply[..] == [7; 1000]));
     let beyond = sequence(busy.session, most + 1, 1, true);
-    let refused = state.sequence(at(0), 1, &beyond, 100, 1);
+    let refused = state.sequence(at(0), WHO, 1, &beyond, 100, 1);
     assert!(matches!(refused, Err(Status::BadSlot)));
 }
 
