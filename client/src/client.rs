@@ -142,6 +142,7 @@ impl Client {
             guarded_ns: took_ns(Choice::Guarded),
             one_sided_ns: took_ns(Choice::OneSided),
             hit_ns: policy.hit_ns(class).unwrap_or_default() as u64,
+            put_ns: policy.put_ns().unwrap_or_default() as u64,
             stale_ns: known.stale_ns as u64,
             directory_hits_milli: ((known.completed + known.refused) * 1000.0) as u64,
             stale_hits_milli: (known.refused * 1000.0) as u64,

@@ -1,6 +1,7 @@
 //! The parts of a read, one for each page, and their results.
 
 use crate::{
+    cache::Put,
     directory::Location,
     error::{CallError, ReadError, Status},
     open_file::OpenFile,
@@ -17,6 +18,9 @@ use odafs_fabric::{
     sync::Arc,
 };
 use std::{cell::Cell, ops::Range};
+
+/// Of the pages that timed reads of several pages keep, one in this many is timed by itself.
+const PUTS_TIMED_ONE_IN: u64 = 4;
 
 /// The state of a read.
 pub struct Reading<'a> {
@@ -295,13 +299,19 @@ impl Part<'_> {
         let mut bytes = wanted.bytes;
         if wanted.whole {
             let page = &scratch[..wanted.bytes];
-            let file = reading.files[self.of].state();
-            reading
+            let file = &reading.files[self.of];
+            let timed = file.asked.is_timed() && self.page.is_multiple_of(PUTS_TIMED_ONE_IN);
+            let began = timed.then(clock::now);
+            let put = reading
                 .shared
-                .keep(file, self.moment, self.page, reading.size, page);
+                .keep(file.state(), self.moment, self.page, reading.size, page);
             let there = page.get(self.within..).unwrap_or(&[]);
             bytes = there.len().min(self.buf.len());
             self.buf[..bytes].copy_from_slice(&there[..bytes]);
+            if let (Some(began), Put::InPlace { .. }) = (began, put) {
+                let ns = clock::now().since(began).0;
+                reading.shared.policy.lock().put(ns);
+            }
         }
         self.done(bytes, taken, self.why);
     }

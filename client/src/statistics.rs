@@ -71,6 +71,8 @@ pub struct RdmaTerms {
     pub one_sided_ns: u64,
     /// Time of a hit of the data cache, in nanoseconds; 0 while none was timed.
     pub hit_ns: u64,
+    /// Time to keep a page in place of another, in nanoseconds; 0 while none was timed.
+    pub put_ns: u64,
     /// Time of a refused direct read up to its refusal, in nanoseconds.
     pub stale_ns: u64,
     /// Direct reads tried: a decayed count, in thousandths.

@@ -395,6 +395,36 @@ fn files_that_are_read_in_order_beside_each_other_have_their_references_asked_fo
     );
 }
 
+/// Whether pages are worth keeping depends on what it costs to keep them, by each way in which a long read gets them.
+#[test]
+fn what_long_reads_keep_is_timed() {
+    let world = World::new();
+    let [_, rdma, _] = world.urls();
+    for route in [Route::Rpc, Route::Guarded] {
+        let options = Options {
+            route,
+            memory_bytes: 192 << 10,
+            ..Options::default()
+        };
+        let client = Client::connect_with(&rdma.parse().unwrap(), options).unwrap();
+        let file = client.open(name(2)).unwrap();
+        // By references that come first, no page comes by RPC.
+        let all = 0..256 << 10;
+        file.will_need(std::slice::from_ref(&all)).unwrap();
+        let mut buf = vec![0; 64 << 10];
+        assert_eq!(client.statistics().terms.put_ns, 0);
+        // More than the cache has room for, so most pages take the places of others.
+        for _ in 0..8 {
+            for offset in [0, 64 << 10, 128 << 10, 192 << 10] {
+                file.read_at(&mut buf, offset).unwrap();
+            }
+        }
+        let statistics = client.statistics();
+        assert_eq!(statistics.rpc_reads == 0, route == Route::Guarded);
+        assert!(statistics.terms.put_ns > 0, "{route:?}: {statistics:?}");
+    }
+}
+
 #[test]
 fn a_trace_has_the_reads_of_each_file() {
     let world = World::new();

@@ -1,6 +1,7 @@
 //! Step 4 of a read: RPC. ODAFS READ also brings references; NFS READ is for servers that have nothing better.
 
 use crate::{
+    cache::Put,
     calls::misbehaved,
     error::{CallError, Status},
     nfs::{
@@ -23,7 +24,7 @@ use odafs_common::wire::{
     xdr::{Decode, Encode, Reader},
 };
 use odafs_fabric::{
-    Region,
+    Region, clock,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -534,15 +535,23 @@ impl Fetch<'_, '_, '_> {
         if !file.keeps || size.within(piece.offset) != 0 {
             return;
         }
-        let moment = self.parts[piece.first].moment;
+        let (shared, moment) = (self.reading.shared, self.parts[piece.first].moment);
+        let began = file.asked.is_timed().then(clock::now);
+        let mut in_place = 0;
         let mut whole = vec![0; size.bytes()];
         let starts = (0..data.len()).step_by(size.bytes());
+        let pages = starts.len() as u64;
         for (page, start) in (size.index(piece.offset)..).zip(starts) {
             let bytes = data.copy(start, &mut whole);
             if bytes == size.bytes() || eof && bytes > 0 {
-                let shared = self.reading.shared;
-                shared.keep(file.state(), moment, page, size, &whole[..bytes]);
+                let put = shared.keep(file.state(), moment, page, size, &whole[..bytes]);
+                in_place += u64::from(matches!(put, Put::InPlace { .. }));
             }
+        }
+        // New memory is paid for apart, so the time counts only if none was taken.
+        if let Some(began) = began.filter(|_| in_place == pages && pages > 0) {
+            let ns = clock::now().since(began).0;
+            shared.policy.lock().put(ns / pages);
         }
     }
 }

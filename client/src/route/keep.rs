@@ -117,6 +117,11 @@ impl Keep {
         self.hits[class].known()
     }
 
+    /// The time to keep a page, if one was timed.
+    pub fn put_ns(&self) -> Option<f64> {
+        self.put.known()
+    }
+
     /// Whether to keep a page that a read of this class gets by a route that takes `route_ns`, or `page_ns` for a whole
     /// page.
     pub fn decide(&mut self, class: usize, route_ns: f64, page_ns: f64) -> bool {

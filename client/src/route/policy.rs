@@ -356,6 +356,11 @@ impl Policy {
         self.cache.as_ref()?.0.hit_ns(class.index())
     }
 
+    /// The time to keep a page in place of another, in nanoseconds.
+    pub fn put_ns(&self) -> Option<f64> {
+        self.cache.as_ref()?.0.put_ns()
+    }
+
     /// How often the cheapest route changed, or a file went to RPC because of refusals, or came back.
     pub fn switches(&self) -> u64 {
         self.switches
