@@ -132,8 +132,10 @@ impl Class {
 
     /// A read of the trial took this long.
     pub fn tried(&mut self, choice: Choice, measured: bool, ns: u64) -> Option<FinishedTrial> {
+        // A thread that was suspended would have been so without the trial.
+        let paid_ns = clipped(ns, self.cost_ns(choice));
         let trial = self.trial.as_mut()?;
-        trial.took(choice, measured, ns);
+        trial.took(choice, measured, (ns, paid_ns));
         if measured {
             self.costs[choice.index()].add(ns);
         }
@@ -280,8 +282,9 @@ impl Trial {
         (choice, at >= WARM_UP[usize::from(turn > 0)])
     }
 
-    fn took(&mut self, choice: Choice, measured: bool, ns: u64) {
-        self.took_ns = self.took_ns.saturating_add(ns);
+    /// A read took `ns`, of which `paid_ns` count as costs of the trial.
+    fn took(&mut self, choice: Choice, measured: bool, (ns, paid_ns): (u64, u64)) {
+        self.took_ns = self.took_ns.saturating_add(paid_ns);
         self.reads += 1;
         if measured {
             let measured_ns = &mut self.measured_ns[choice.index()];
@@ -309,5 +312,39 @@ impl Trial {
         let instead_ns = self.instead_ns.unwrap_or_else(standing_ns);
         self.took_ns
             .saturating_sub(instead_ns * u64::from(self.reads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trial of calls against guarded reads, of which one takes `outlier_ns`: how long until the next.
+    fn interval_ns(outlier_ns: u64) -> u64 {
+        let config = Config::default();
+        let mut class = Class::default();
+        class.grant(Choice::Guarded, Choice::Guarded, &config);
+        for trial in 0..2 {
+            class.passed(u64::MAX);
+            assert!(class.begin_trial(None, 0));
+            for read in 0.. {
+                let (choice, measured) = class.next_of_trial().expect("a trial is on");
+                let ns = match (trial, read) {
+                    (1, 9) => outlier_ns,
+                    _ => 45_000,
+                };
+                if let Some(verdict) = class.tried(choice, measured, ns) {
+                    class.conclude(verdict, &config, 0.0);
+                    break;
+                }
+            }
+        }
+        class.due[Choice::Rpc.index()].interval_ns
+    }
+
+    #[test]
+    fn a_suspended_thread_does_not_put_off_the_next_trial() {
+        let (calm_ns, outlier_ns) = (interval_ns(45_000), interval_ns(50_000_000));
+        assert!(outlier_ns < 32 * calm_ns, "{outlier_ns} for {calm_ns}");
     }
 }
