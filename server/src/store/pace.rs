@@ -19,6 +19,8 @@ pub struct Company {
     last: AtomicU64,
     /// The last time at which a call came from another connection than the call before it, in nanoseconds.
     changed: AtomicU64,
+    /// How long workers have computed in slices that are over, together, in nanoseconds.
+    computed: AtomicU64,
 }
 
 impl Company {
@@ -55,12 +57,36 @@ impl TimeSlice {
         now.since(self.since) >= self.length && company.is_mixed(now)
     }
 
-    /// The slice after a yield. It lasts at least as long as others have computed meanwhile: who yields loses no more than half
-    /// of a processor, whatever else runs there.
-    fn after(yielded: Nanos, now: Nanos) -> Self {
-        Self {
+    /// The slice is over, and the worker yields.
+    fn end(self, now: Nanos, company: &Company) -> Yield {
+        // Beyond its length something else had the processor, because a worker looks every few microseconds.
+        let computed = now.since(self.since).0.min(self.length.0);
+        let before = company.computed.fetch_add(computed, Ordering::Relaxed);
+        Yield {
             since: now,
-            length: Nanos(now.since(yielded).0.max(SLICE.0)),
+            computed: before + computed,
+        }
+    }
+}
+
+/// A yield that lasts.
+#[derive(Clone, Copy)]
+struct Yield {
+    since: Nanos,
+    /// [`Company::computed`] when it began.
+    computed: u64,
+}
+
+impl Yield {
+    /// The slice after it. It lasts at least as long as other programs and threads have computed meanwhile: who yields to them
+    /// loses no more than half of a processor. Other workers do not count, because they yield as well: with three or more, each
+    /// would have the sum of the slices of the others, and all would grow without end.
+    fn end(self, now: Nanos, company: &Company) -> TimeSlice {
+        let workers = company.computed.load(Ordering::Relaxed) - self.computed;
+        let others = now.since(self.since).0.saturating_sub(workers);
+        TimeSlice {
+            since: now,
+            length: Nanos(others.max(SLICE.0)),
         }
     }
 }
@@ -98,14 +124,15 @@ pub fn rest() {
     if cfg!(shuttle) {
         return;
     }
-    let now = clock::now();
-    let is_over = |company: &Option<Arc<Company>>| {
-        (company.as_ref()).is_some_and(|company| SLICE_HERE.get().is_over(now, company))
-    };
-    if COMPANY.with_borrow(is_over) {
-        std::thread::yield_now();
-        SLICE_HERE.set(TimeSlice::after(now, clock::now()));
-    }
+    COMPANY.with_borrow(|company| {
+        let Some(company) = company else { return };
+        let (now, slice) = (clock::now(), SLICE_HERE.get());
+        if slice.is_over(now, company) {
+            let ended = slice.end(now, company);
+            std::thread::yield_now();
+            SLICE_HERE.set(ended.end(clock::now(), company));
+        }
+    });
 }
 
 #[cfg(test)]
@@ -137,18 +164,46 @@ mod tests {
         );
     }
 
-    #[test]
-    fn who_yields_has_half_of_the_time() {
+    /// A company in which others call, as of now.
+    fn mixed() -> Company {
         let company = Company::default();
         company.came(1);
         company.came(2);
-        let yielded = clock::now();
+        company
+    }
+
+    #[test]
+    fn who_yields_has_half_of_the_time() {
+        let company = mixed();
         for (others, length) in [(0, 1), (1, 1), (9, 9)] {
+            let yielded = clock::now();
+            let ended = TimeSlice::new(yielded).end(yielded, &company);
             let now = yielded + Nanos(SLICE.0 * others);
             company.changed.store(now.0, Ordering::Relaxed);
-            let next = TimeSlice::after(yielded, now);
+            let next = ended.end(now, &company);
             assert!(!next.is_over(now + Nanos(SLICE.0 * length - 1), &company));
             assert!(next.is_over(now + Nanos(SLICE.0 * length), &company));
         }
+    }
+
+    #[test]
+    fn workers_that_yield_to_each_other_keep_short_slices() {
+        let company = mixed();
+        let mut now = clock::now();
+        let mut workers = [TimeSlice::new(now).end(now, &company); 7];
+        // Another program computes for a while, and only what it took is given back.
+        now = now + Nanos(SLICE.0 * 40);
+        let mut lengths = Vec::new();
+        for _ in 0..20 {
+            for worker in &mut workers {
+                let slice = worker.end(now, &company);
+                now = now + slice.length;
+                *worker = slice.end(now, &company);
+                lengths.push(slice.length.0 / SLICE.0);
+            }
+        }
+        let (first, rest) = lengths.split_at(workers.len());
+        assert_eq!(first, [40; 7]);
+        assert!(rest.iter().all(|length| *length == 1), "{rest:?}");
     }
 }
