@@ -16,6 +16,7 @@ pub mod demo;
 pub mod distribution;
 pub mod fairness;
 pub mod floors;
+mod gate;
 pub mod histogram;
 pub mod latency;
 pub mod load;

@@ -13,7 +13,6 @@ mod row;
 mod work;
 
 use std::path::PathBuf;
-use std::sync::Barrier;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -23,6 +22,7 @@ pub use plan::{Design, Mix, Plan, Route};
 pub use row::{Operation, Row};
 
 use crate::cpu;
+use crate::gate::Gate;
 use crate::machine::{Machine, commit};
 use crate::served::{Served, ServedPlan};
 use caller::Caller;
@@ -149,7 +149,7 @@ fn slice(
     plan: &Plan,
     (time, served): (Duration, &Served),
 ) -> Result<Slice> {
-    let start = Barrier::new(clients.len());
+    let start = Gate::new(clients.len());
     let before = (cpu::own_ns(), served.process().cpu_ns());
     let done: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = clients
@@ -157,7 +157,7 @@ fn slice(
             .map(|client| {
                 let start = &start;
                 scope.spawn(move || {
-                    start.wait();
+                    start.pass();
                     client.slice(mix, plan, time)
                 })
             })

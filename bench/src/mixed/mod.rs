@@ -10,7 +10,6 @@ mod plan;
 mod row;
 
 use std::path::PathBuf;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ pub use plan::Plan;
 pub use row::{Kind, Row};
 
 use crate::clock;
+use crate::gate::Gate;
 use crate::machine::{Machine, commit};
 use crate::pages::{PAGE, Pages};
 use crate::peers::nfs::NfsFile;
@@ -182,27 +182,27 @@ fn slice(
     (time, turn): (Duration, u64),
 ) -> Result<Slice> {
     let all = callers.len();
-    let (start, stop) = (Barrier::new(all + 1), AtomicBool::new(false));
+    let (ready, start, stop) = (Gate::new(all), Gate::new(1), AtomicBool::new(false));
     let (done, elapsed_ns) = std::thread::scope(|scope| {
         let threads: Vec<_> = callers
             .iter_mut()
             .enumerate()
             .map(|(number, caller)| {
-                let (start, stop) = (&start, &stop);
+                let (ready, start, stop) = (&ready, &start, &stop);
                 let random = Random::new(turn << 16 | number as u64);
                 scope.spawn(move || {
                     let is_direct = matches!(caller, Caller::Direct(_));
-                    start.wait();
+                    ready.arrive();
                     start.wait();
                     let done = call(caller, pages, writes, (number, all), random, stop);
                     anyhow::Ok((is_direct, done?))
                 })
             })
             .collect();
-        start.wait();
+        ready.wait();
         // The time begins before they do: to wake up may take this thread longer than them.
         let begin = Instant::now();
-        start.wait();
+        start.arrive();
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         let elapsed_ns = clock::nanos(begin, Instant::now());

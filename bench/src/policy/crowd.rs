@@ -1,6 +1,5 @@
 //! Many clients at once, each with a thread of its own, on processors that are too few for them.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -9,6 +8,7 @@ use super::pattern::Offsets;
 use super::plan::Case;
 use super::player::{Config, Routes, Slice};
 use super::setting::Setting;
+use crate::gate::Gate;
 use crate::histogram::Latencies;
 use crate::{clock, cpu};
 
@@ -52,12 +52,12 @@ impl Crowd {
             file.with_context(|| format!("client {} of {}", number + 1, case.clients))
         };
         let files: Vec<_> = (0..case.clients).map(connect).collect::<Result<_>>()?;
-        let (begin, end) = (Barrier::new(files.len() + 1), Barrier::new(files.len() + 1));
+        let (begin, end) = (Gate::new(files.len() + 1), Gate::new(files.len() + 1));
         let results = std::thread::scope(|scope| {
             let threads = files.iter().zip(0..).map(|(file, number)| {
                 let (begin, end, offsets) = (&begin, &end, offsets.from(number));
                 scope.spawn(move || {
-                    begin.wait();
+                    begin.pass();
                     let (mut offsets, mut buffer) = (offsets, vec![0; case.size_bytes]);
                     let mut read = |latencies: &mut Latencies, until: Instant| -> Result<()> {
                         let mut last = Instant::now();
@@ -75,12 +75,12 @@ impl Crowd {
                     let warm = read(&mut Latencies::default(), start + time);
                     let mut latencies = Latencies::default();
                     let read = warm.and_then(|()| read(&mut latencies, start + 2 * time));
-                    end.wait();
+                    end.pass();
                     read.map(|()| latencies)
                 })
             });
             let threads: Vec<_> = threads.collect();
-            begin.wait();
+            begin.pass();
             std::thread::sleep(time);
             let cpu = (cpu::own_ns(), setting.server_cpu_ns());
             std::thread::sleep(time);
@@ -90,7 +90,7 @@ impl Crowd {
                 server_cpu_ns: setting.server_cpu_ns().saturating_sub(cpu.1),
                 ..Slice::default()
             });
-            end.wait();
+            end.pass();
             let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
             joined.collect::<Vec<_>>()
         });

@@ -1,6 +1,5 @@
 //! Callers that read or write a file for a while. Each takes a part of its own, from front to back and again.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
@@ -10,6 +9,7 @@ use serde::Serialize;
 use super::setting::RdmaCounters;
 use crate::clock;
 use crate::cpu;
+use crate::gate::Gate;
 
 /// The operation of the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ pub fn run(
     file_bytes: u64,
     server_cpu: impl Fn() -> u64,
 ) -> Result<Round> {
-    let start = Barrier::new(files.len() + 1);
+    let start = Gate::new(files.len() + 1);
     let (mut begin, mut client, mut server) = (Instant::now(), 0, 0);
     let callers: Vec<Result<Done>> = std::thread::scope(|scope| {
         let callers: Vec<_> = files
@@ -116,7 +116,7 @@ pub fn run(
             .collect();
         (client, server) = (cpu::own_ns(), server_cpu());
         begin = Instant::now();
-        start.wait();
+        start.pass();
         let join = |caller: std::thread::ScopedJoinHandle<'_, Result<Done>>| {
             caller
                 .join()
@@ -146,7 +146,7 @@ struct Done {
     elapsed_ns: u64,
 }
 
-fn call(file: &File, load: &Load, stretch: Stretch, start: &Barrier) -> Result<Done> {
+fn call(file: &File, load: &Load, stretch: Stretch, start: &Gate) -> Result<Done> {
     let depth = load.depth.max(1) as usize;
     let mut buffers = vec![vec![0x5A; load.record_bytes]; depth];
     let mut registered = load
@@ -154,7 +154,7 @@ fn call(file: &File, load: &Load, stretch: Stretch, start: &Barrier) -> Result<D
         .then(|| Buffer::new(depth * load.record_bytes))
         .transpose()?;
     let mut operations = 0;
-    start.wait();
+    start.pass();
     let begin = Instant::now();
     loop {
         match (load.operation, &mut registered) {

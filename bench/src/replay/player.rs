@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -12,6 +11,7 @@ use odafs::record::{Entry, Operation, Trace};
 use odafs::{Changes, Client, File, ReadRequest, Statistics};
 
 use crate::clock;
+use crate::gate::Gate;
 use crate::histogram::Latencies;
 
 /// How far a pass goes.
@@ -109,7 +109,7 @@ pub fn play(
     limits: &PassLimits,
 ) -> Result<Pass> {
     let before = client.statistics();
-    let start = Barrier::new(threads.len());
+    let start = Gate::new(threads.len());
     let zero = trace.entries.iter().map(|e| e.begin_ns).min().unwrap_or(0);
     let played = std::thread::scope(|scope| {
         let players: Vec<_> = threads
@@ -125,7 +125,7 @@ pub fn play(
                         buffer: Vec::new(),
                         pass: Pass::default(),
                     };
-                    start.wait();
+                    start.pass();
                     let began = Instant::now();
                     let from = limits.as_recorded.then_some((began, zero));
                     let done = player.thread(&entries[..most], from, limits.until)?;

@@ -1,6 +1,5 @@
 //! Many clients in this process, each with its own connections and session.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use odafs::{Cache, Eager, File, Options, Route};
 
 use crate::clock;
 use crate::cpu;
+use crate::gate::Gate;
 use crate::random::Random;
 use crate::served::{Served, Way};
 
@@ -137,32 +137,32 @@ pub fn slice<R: Reads>(
     for (number, reader) in readers.iter_mut().enumerate() {
         of_threads[number % threads].push(reader);
     }
-    let (start, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
+    let (settled, start, stop) = (Gate::new(threads), Gate::new(1), AtomicBool::new(false));
     let (mut begin, mut server, mut client) = (Instant::now(), 0, 0);
     let (counts, end) = std::thread::scope(|scope| {
         let readers: Vec<_> = of_threads
             .into_iter()
             .enumerate()
             .map(|(number, mut files)| {
-                let (start, stop) = (&start, &stop);
+                let (settled, start, stop) = (&settled, &start, &stop);
                 scope.spawn(move || {
                     let mut random = Random::new(number as u64);
                     let turns = (0..files.len()).cycle();
                     let settling = turns.clone().take(files.len() * settle);
-                    let settled = read(&mut files, (file_bytes, size), &mut random, settling);
+                    let result = read(&mut files, (file_bytes, size), &mut random, settling);
+                    settled.arrive();
                     start.wait();
-                    start.wait();
-                    settled?;
+                    result?;
                     let going = turns.take_while(|_| !stop.load(Ordering::Relaxed));
                     read(&mut files, (file_bytes, size), &mut random, going)
                 })
             })
             .collect();
-        start.wait();
+        settled.wait();
         // Now they have settled. The time begins before they go on: to wake up may take this thread longer than them.
         (server, client) = (server_cpu_ns(), cpu::own_ns());
         begin = Instant::now();
-        start.wait();
+        start.arrive();
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         let end = Instant::now();
