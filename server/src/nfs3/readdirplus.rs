@@ -7,8 +7,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Tried};
-use crate::vfs::namespace;
 use crate::vfs::{Listing, ReaddirRange};
+use crate::vfs::{namespace, pace};
 
 /// Bytes of an entry with a short name, without and with its attributes and handle. The server estimates from them how many
 /// entries are likely to fit.
@@ -63,6 +63,7 @@ fn write(
 ) -> Result<(), Status> {
     let mut entries = EntryWriter::begin(w, budget, attributes, listing.verifier);
     let all = listing.entries.iter().all(|entry| {
+        pace::rest();
         let handle = entry.object.map(|(object, _)| context.handle(object));
         entries.push_plus(&EntryPlus {
             entry: Entry {

@@ -8,8 +8,8 @@ use odafs_common::wire::nfs4::{
 use super::attributes::{self, Details, FileSystem};
 use super::compound::{Compound, Done};
 use super::object::Object;
-use crate::vfs::namespace;
 use crate::vfs::{DirEntry, ObjectId, ReaddirRange};
+use crate::vfs::{namespace, pace};
 
 /// What the budget does not count, in bytes: the number of the operation and its status.
 const BEFORE_BYTES: usize = 8;
@@ -102,6 +102,7 @@ fn real(
     let mut entries = EntryWriter::begin(start, budget, listing.verifier);
     let listed = |entry: &&DirEntry| !matches!(&entry.name[..], b"." | b"..");
     let all = listing.entries.iter().filter(listed).all(|entry| {
+        pace::rest();
         let details = (entry.object.as_ref()).map(|(object, known)| {
             let details = Details::of(c, *object, known, &asked);
             (*object, known, details)

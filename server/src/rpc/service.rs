@@ -271,7 +271,7 @@ impl Service {
         let (programs, caller) = (self.0.clone(), caller.clone());
         let job = Job::new(move |reply| {
             let serve = || programs.serve_deferred(suspended, &caller, &message, reply);
-            let outcome = pace::paced(&programs.company, serve);
+            let outcome = pace::paced(&programs.company, caller.connection, serve);
             if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
                 call.served(reply);
             }

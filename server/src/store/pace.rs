@@ -32,8 +32,10 @@ impl Company {
         }
     }
 
-    fn is_mixed(&self, now: Nanos) -> bool {
-        now.since(Nanos(self.changed.load(Ordering::Relaxed))) < LATELY
+    /// Whether others than this connection call. The last call is by another one while a long call of this one is served.
+    fn is_mixed(&self, now: Nanos, connection: u64) -> bool {
+        self.last.load(Ordering::Relaxed) != connection
+            || now.since(Nanos(self.changed.load(Ordering::Relaxed))) < LATELY
     }
 }
 
@@ -52,9 +54,9 @@ impl TimeSlice {
         }
     }
 
-    /// Whether it is time to yield.
-    fn is_over(&self, now: Nanos, company: &Company) -> bool {
-        now.since(self.since) >= self.length && company.is_mixed(now)
+    /// Whether it is time to yield, in a call of this connection.
+    fn is_over(&self, now: Nanos, company: &Company, connection: u64) -> bool {
+        now.since(self.since) >= self.length && company.is_mixed(now, connection)
     }
 
     /// The slice is over, and the worker yields.
@@ -92,7 +94,7 @@ impl Yield {
 }
 
 thread_local! {
-    static COMPANY: RefCell<Option<Arc<Company>>> = const { RefCell::new(None) };
+    static COMPANY: RefCell<Option<(Arc<Company>, u64)>> = const { RefCell::new(None) };
     static SLICE_HERE: Cell<TimeSlice> = const { Cell::new(TimeSlice::new(Nanos(0))) };
 }
 
@@ -101,9 +103,9 @@ pub fn awake() {
     SLICE_HERE.set(TimeSlice::new(clock::now()));
 }
 
-/// Runs a worker's task, in which [`rest`] consults `company`. Rests before it, if it is time.
-pub fn paced<T>(company: &Arc<Company>, task: impl FnOnce() -> T) -> T {
-    COMPANY.set(Some(Arc::clone(company)));
+/// Runs a worker's task for a connection, in which [`rest`] consults `company`. Rests before it, if it is time.
+pub fn paced<T>(company: &Arc<Company>, connection: u64, task: impl FnOnce() -> T) -> T {
+    COMPANY.set(Some((Arc::clone(company), connection)));
     let _alone = Alone;
     rest();
     task()
@@ -125,9 +127,11 @@ pub fn rest() {
         return;
     }
     COMPANY.with_borrow(|company| {
-        let Some(company) = company else { return };
+        let Some((company, connection)) = company else {
+            return;
+        };
         let (now, slice) = (clock::now(), SLICE_HERE.get());
-        if slice.is_over(now, company) {
+        if slice.is_over(now, company, *connection) {
             let ended = slice.end(now, company);
             std::thread::yield_now();
             SLICE_HERE.set(ended.end(clock::now(), company));
@@ -145,22 +149,29 @@ mod tests {
         let begins = clock::now() + LATELY;
         let after = |slices: u64| begins + Nanos(SLICE.0 * slices);
         let slice = TimeSlice::new(begins);
-        assert!(!slice.is_over(after(1), &company), "nobody else has called");
-        // From here on the test moves the clock.
+        // The test moves the clock.
         let changed = |at: Nanos| company.changed.store(at.0, Ordering::Relaxed);
         company.came(1);
         changed(Nanos(0));
+        assert!(
+            !slice.is_over(after(1), &company, 1),
+            "nobody else has called"
+        );
         company.came(1);
         assert!(
-            !slice.is_over(after(2), &company),
+            !slice.is_over(after(2), &company, 1),
             "the same connection again"
         );
         company.came(2);
         changed(begins);
-        assert!(slice.is_over(after(3), &company));
+        assert!(slice.is_over(after(3), &company, 2));
         assert!(
-            !slice.is_over(after(5) + LATELY, &company),
+            !slice.is_over(after(5) + LATELY, &company, 2),
             "that was long ago"
+        );
+        assert!(
+            slice.is_over(after(5) + LATELY, &company, 1),
+            "a call that began before the other's, and lasts"
         );
     }
 
@@ -181,8 +192,8 @@ mod tests {
             let now = yielded + Nanos(SLICE.0 * others);
             company.changed.store(now.0, Ordering::Relaxed);
             let next = ended.end(now, &company);
-            assert!(!next.is_over(now + Nanos(SLICE.0 * length - 1), &company));
-            assert!(next.is_over(now + Nanos(SLICE.0 * length), &company));
+            assert!(!next.is_over(now + Nanos(SLICE.0 * length - 1), &company, 2));
+            assert!(next.is_over(now + Nanos(SLICE.0 * length), &company, 2));
         }
     }
 

@@ -7,6 +7,7 @@ use crate::store::{
 };
 use crate::vfs::change;
 use crate::vfs::export::Exports;
+use crate::vfs::pace;
 use crate::vfs::promises::may_change;
 use crate::vfs::write::set_attributes;
 
@@ -220,6 +221,7 @@ pub fn readdir(
     let shown = |tag| reaches(tag).is_ok();
     let mut listing = (export.store()).readdir_shown(who, directory, range, &shown)?;
     for entry in &mut listing.entries {
+        pace::rest();
         // A listing does not wait for one file for as long as a lease.
         entry
             .object

@@ -62,6 +62,7 @@ impl LocalStore {
         for entry in entries.iter().filter(|entry| entry.cookie > AFTER_UP) {
             if let Some((object, _)) = entry.object {
                 self.remember(object, directory, &entry.name);
+                pace::rest();
             }
         }
         Ok(Listing {
