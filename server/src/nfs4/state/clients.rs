@@ -273,8 +273,11 @@ impl State {
         };
         let grace = self.in_grace(now);
         if reclaim {
-            let may = grace && client.may_reclaim && complete != Some(true);
-            return if may { Ok(()) } else { Err(Status::NoGrace) };
+            if !grace || !client.may_reclaim || complete == Some(true) {
+                return Err(Status::NoGrace);
+            }
+            self.prolong_grace(now);
+            return Ok(());
         }
         if grace || complete == Some(false) {
             return Err(Status::Grace);

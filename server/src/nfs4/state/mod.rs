@@ -282,11 +282,16 @@ pub struct Reclaiming {
 /// The files of write delegations by the identity of their client, for stable storage.
 pub type NamedFiles = BTreeMap<Vec<u8>, BTreeSet<ObjectId>>;
 
+/// How long the grace period lasts at least after a reclaim.
+const PROLONGED: Nanos = Nanos::from_secs(2);
+
 /// The grace period after a restart.
 #[derive(Debug)]
 struct Grace {
-    /// When it ends, unless all clients have reclaimed before.
+    /// When it ends, unless all clients have reclaimed before, or some still do.
     until: Nanos,
+    /// When it ends whatever they do.
+    latest: Nanos,
     /// The identities of the clients that may reclaim and have not said that they are done.
     waiting: HashSet<Vec<u8>>,
     /// Those of them that may reclaim delegations, with the files of write delegations that they have not reclaimed yet. While
@@ -351,12 +356,13 @@ pub struct State {
 
 impl State {
     /// Begins without clients. `boot` grows with each start of the server. The clients of `reclaiming` may reclaim for one
-    /// lease from `now` on.
+    /// lease from `now` on, and for another one while they do.
     pub fn new(limits: StateLimits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
         let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
             grace: Grace {
                 until: now + limits.lease,
+                latest: now + limits.lease + limits.lease,
                 delegated: delegated
                     .map(|client| (client.identity.clone(), HashSet::new()))
                     .collect(),
@@ -458,6 +464,15 @@ impl State {
         if now.since(self.swept) > self.limits.lease {
             self.swept = now;
             self.sweep_owners(now);
+        }
+    }
+
+    /// A client reclaims, and may have more to reclaim: the grace period does not end in the next moments.
+    fn prolong_grace(&mut self, now: Nanos) {
+        let until = (now + PROLONGED).min(self.grace.latest);
+        if until > self.grace.until {
+            self.grace.until = until;
+            self.locks.reclaims_until(Side::Nfs4, until);
         }
     }
 

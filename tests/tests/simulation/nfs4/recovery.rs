@@ -311,7 +311,8 @@ impl Client<'_> {
         let Some(OperationResult::Open(Ok(opened))) = all.last() else {
             self.fail(&format!("a reclaim: {all:?}"));
         };
-        let graceful = self.model.lives().settled + self.model.lease;
+        // For one lease, and for another one while anyone reclaims.
+        let graceful = self.model.lives().settled + self.model.lease + self.model.lease;
         if from > graceful {
             self.fail("reclaimed after the grace");
         }

@@ -226,6 +226,37 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
     assert!(state.take_records().contains(&Record::Forget(lost)));
 }
 
+/// Who has much to reclaim may need longer than a lease, but keeps nobody out for longer than two.
+#[test]
+fn the_grace_period_lasts_while_clients_reclaim() {
+    // The times of reclaims, and when the grace period is over.
+    for (reclaims, over) in [(89..90, 91), (50..60, 90), (89..200, 180)] {
+        let mut before = machine();
+        client(&mut before, at(0), b"one");
+        let Some(Record::Keep(known)) = before.take_records().pop() else {
+            panic!("no record");
+        };
+        let state = &mut State::new(limits(), 6, at(0), vec![known]);
+        let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
+        let one = exchanged.unwrap().client_id;
+        let made = state.create_session(at(1), WHO, arrival(1), &create(one, 1));
+        made.unwrap();
+        let reclaim = OpenRequest {
+            reclaim: true,
+            ..wanted(1, 0)
+        };
+        let ask = |state: &mut State, now| {
+            let asked = state.open(now, Sender::Client(one), &owner(one, b"o"), &reclaim);
+            asked.map(drop)
+        };
+        for second in reclaims.take_while(|second| *second < over) {
+            assert_eq!(ask(state, at(second)), Ok(()), "{second}");
+        }
+        assert!(state.in_grace(at(over - 1)) && !state.in_grace(at(over)));
+        assert_eq!(ask(state, at(over)), Err(Status::NoGrace), "{over}");
+    }
+}
+
 /// Another restart after the end of the grace period: what a client did not reclaim in time others may have had since.
 #[test]
 fn who_is_not_done_when_the_grace_is_over_may_reclaim_again_only_when_it_is() {
