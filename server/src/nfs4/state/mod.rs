@@ -467,8 +467,12 @@ impl State {
         }
     }
 
-    /// A client reclaims, and may have more to reclaim: the grace period does not end in the next moments.
+    /// A client reclaims, and may have more to reclaim: the grace period does not end in the next moments. If it is over and only
+    /// that of version 3 lasts, it does not begin again.
     fn prolong_grace(&mut self, now: Nanos) {
+        if self.grace.waiting.is_empty() {
+            return;
+        }
         let until = (now + PROLONGED).min(self.grace.latest);
         if until > self.grace.until {
             self.grace.until = until;

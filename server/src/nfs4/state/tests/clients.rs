@@ -257,6 +257,30 @@ fn the_grace_period_lasts_while_clients_reclaim() {
     }
 }
 
+#[test]
+fn a_grace_period_that_is_over_does_not_begin_again() {
+    let mut before = machine();
+    client(&mut before, at(0), b"one");
+    let Some(Record::Keep(known)) = before.take_records().pop() else {
+        panic!("no record");
+    };
+    let locks = Arc::<Locks>::default();
+    locks.reclaims_until(Side::Nlm, at(95));
+    let state = State::new(limits(), 6, at(0), vec![known]);
+    let state = &mut state.with_locks(Arc::clone(&locks));
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
+    let one = exchanged.unwrap().client_id;
+    let made = state.create_session(at(1), WHO, arrival(1), &create(one, 1));
+    made.unwrap();
+    let reclaim = OpenRequest {
+        reclaim: true,
+        ..wanted(1, 0)
+    };
+    assert!(locks.is_reclaiming(Side::Nfs4, at(89)));
+    let _ = state.open(at(91), Sender::Client(one), &owner(one, b"o"), &reclaim);
+    assert!(!locks.is_reclaiming(Side::Nfs4, at(92)));
+}
+
 /// Another restart after the end of the grace period: what a client did not reclaim in time others may have had since.
 #[test]
 fn who_is_not_done_when_the_grace_is_over_may_reclaim_again_only_when_it_is() {
