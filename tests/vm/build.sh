@@ -1,16 +1,21 @@
 # Sourced, after packages.sh: our programs with the feature `verbs`.
 #
+#   verbs_need       installs what they are built with
 #   verbs_build      builds them, in a target directory of their own: what is in the other then starts without RDMA's
 #                    libraries. Sets $VERBS_PROGRAMS, a directory with odafs and tests/NAME
 
 # The tests with some for a device: package and name. The fabric has some beside its code, too, as tests/fabric.
 VERBS_TESTS="odafs-fabric:suite odafs:direct odafs:rdma odafs-tests:coherence odafs-tests:kill odafs-tests:hostile odafs-tests:hostile_rdma odafs-tests:outsiders"
 
+verbs_need() {
+    need cmake=cmake pkg-config=pkg-config
+    need_installed libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev librdmacm-dev
+}
+
 verbs_build() {
     local root target built test targets
     [ -z "${VERBS_PROGRAMS:-}" ] || return 0
-    need cmake=cmake pkg-config=pkg-config
-    need_installed libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev librdmacm-dev
+    verbs_need
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
     target=${CARGO_TARGET_DIR:-$root/target}/verbs
     # Optimised, but built in a third of the time of a release.
