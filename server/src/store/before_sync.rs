@@ -9,7 +9,7 @@ use super::{
     CreateHow, Created, Credential, FileSystemLimits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes, Time};
+use crate::store::{Acl, AclKind, Attributes, Extent, SetAttributes, Time, XattrHow};
 
 /// Another store, and a function that runs before each of its syncs: [`Store::sync`], and each change of a directory.
 pub struct BeforeSync {
@@ -59,6 +59,11 @@ forward! {
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>, syncs object;
     wants_sync(object: ObjectId) -> bool;
+    has_xattrs() -> bool;
+    xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
+    xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
+    set_xattr(who: &Credential, object: ObjectId, name: &[u8], value: &[u8], how: XattrHow) -> Result<()>;
+    remove_xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<()>;
     tags() -> Vec<(String, u16)>;
     is_shown(object: ObjectId, shown: &dyn Fn(u16) -> bool) -> bool;
     readdir_shown(who: &Credential, directory: ObjectId, range: ReaddirRange, shown: &dyn Fn(u16) -> bool) -> Result<Listing>;

@@ -352,8 +352,8 @@ pub(crate) fn record_links(export: &Exports, object: ObjectId) {
         ..seen
     };
     if is_same(&as_before, &old.attributes) {
-        file.set_attributes(seen);
-        file.counter().bump();
+        // Somebody may have set an access control list in the same moment, which shows in the change time alone.
+        absorb_own(export, &file, (&old.attributes, Some(&seen)), None);
     }
 }
 
@@ -432,8 +432,9 @@ fn handle(export: &Exports, events: Vec<OutsideEvent>) -> bool {
                 changed.entry(object).or_insert(false);
             }
             OutsideEvent::Overflow => {
+                // Among the reports that are lost may be the one that follows the bytes of a write.
                 for file in export.live_files() {
-                    changed.entry(file.object()).or_insert(false);
+                    changed.insert(file.object(), true);
                 }
             }
         }

@@ -284,8 +284,25 @@ fn lost_events_are_made_up_for() {
         .expect("changed");
     world.store.overflow_events();
     world.observe();
-    assert_eq!(world.export.metrics().outside_changes.get(), 1);
     assert_eq!(world.read(&files[1], 0, 2), [b'2', 1]);
+}
+
+/// The times are those of the beginning of the write, which is known already.
+#[test]
+fn the_lost_event_at_the_end_of_a_write_is_made_up_for() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 100]);
+    let change = |change| (world.store.outside_change(file.object(), change)).expect("changed");
+    change(OutsideChange::BeginWrite);
+    crate::vfs::attributes::attributes(&world.export, file.object()).expect("there");
+    assert_eq!(world.read(&file, 0, 2), [1, 1]);
+    change(OutsideChange::EndWrite {
+        offset: 0,
+        data: b"2",
+    });
+    world.store.overflow_events();
+    world.observe();
+    assert_eq!(world.read(&file, 0, 2), [b'2', 1]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
 use crate::vfs::export::Exports;
 use crate::vfs::promises::may_change;
+use crate::vfs::write::sync;
 
 /// Whether objects of the export have extended attributes.
 pub fn supported(export: &Exports) -> bool {
@@ -66,5 +67,10 @@ fn changing(
     let around = Change::begin(export, object);
     change()?;
     change::record_links(export, object);
+    // No verifier tells a client that a change was lost, so it is on stable storage before the reply.
+    match export.live(object) {
+        Some(file) => sync(export, &file, false).map(drop)?,
+        None => export.store().sync(object, false)?,
+    }
     Ok(around.end())
 }

@@ -94,3 +94,22 @@ fn a_store_without_extended_attributes_says_so() {
     let told = last!(reply, Access);
     assert_eq!(told.supported, access::READ);
 }
+
+/// No verifier would tell the client that it was lost.
+#[test]
+fn a_change_is_on_stable_storage_before_the_reply() {
+    let (told, syncs) = std::sync::mpsc::channel();
+    let told = odafs_fabric::sync::Mutex::new(told);
+    let world = World::before_syncs(256, move || told.lock().send(()).expect("heard"));
+    let room = Room::over(world, Records::none(), LEASE);
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    for change in [
+        set(b"a", b"value", SetXattrOption::Either),
+        Operation::RemoveXattr(Name(b"a")),
+    ] {
+        syncs.try_iter().for_each(drop);
+        assert_eq!(client.does(&on_file(change)).status(), Status::Ok);
+        assert!(syncs.try_iter().count() > 0);
+    }
+}

@@ -60,7 +60,14 @@ impl LocalStore {
         let place = self.new_name(directory, name)?;
         for _ in 0..ATTEMPTS {
             match self.look_up(who, directory, name) {
-                Ok((object, attributes)) => return how.existing(object, attributes),
+                Ok((object, attributes)) => {
+                    let created = how.existing(object, attributes)?;
+                    if let CreateHow::Exclusive(..) = how {
+                        // The caller's own, which a server may have made that could not bring it to stable storage any more.
+                        self.sync_names(place.directory, &place.within)?;
+                    }
+                    return Ok(created);
+                }
                 Err(refused) if refused.status == Status::NoEnt => {}
                 // A mount point.
                 Err(refused) => return Err(refused),

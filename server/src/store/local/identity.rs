@@ -132,6 +132,7 @@ impl Identity {
     }
 
     fn act(&self, caller: &Credential) -> Result<Acting<'_>> {
+        obey_quotas()?;
         let other_groups = *caller.groups != *self.own.groups;
         if other_groups {
             let groups: Vec<Gid> = caller
@@ -164,6 +165,19 @@ impl Identity {
         self.possible.store(pack(ids), Ordering::Relaxed);
         Ok(acting)
     }
+}
+
+/// The calling thread gives up the capability to exceed quotas and to use blocks that are reserved for root
+/// (CAP_SYS_RESOURCE), for good: switching ids leaves it as it is.
+fn obey_quotas() -> Result<()> {
+    thread_local!(static DOES: Cell<bool> = const { Cell::new(false) });
+    if !DOES.get() {
+        let mut sets = rustix::thread::capabilities(None)?;
+        sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+        rustix::thread::set_capabilities(None, sets)?;
+        DOES.set(true);
+    }
+    Ok(())
 }
 
 /// No id. The calls that set ids then change nothing.
@@ -274,10 +288,14 @@ mod tests {
         if !identity.switches() {
             return;
         }
-        let before = ids_of_this_thread();
         let caller = Credential::of(4001, 4002, &[4003, 4004]);
+        // Once it has acted for anybody, it keeps to quotas.
+        drop(identity.judge(&caller).unwrap());
+        assert!(!effective().contains(CapabilitySet::SYS_RESOURCE));
+        let before = ids_of_this_thread();
         let judge = identity.judge(&caller).unwrap();
         assert!(matches!(judge, Judge::Kernel(Some(_))));
+        assert!(!effective().contains(CapabilitySet::SYS_RESOURCE));
         let during = ids_of_this_thread();
         assert!(
             during.contains("\t4001") && during.contains("\t4002") && during.contains("4003 4004")

@@ -153,8 +153,8 @@ impl Watches {
         };
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
-        // The first error marks the end of the queue.
-        while events.len() < BATCH_MAX
+        // The first error marks the end of the queue. What the reader has taken from the queue and not given yet would be lost with it.
+        while (events.len() < BATCH_MAX || !reader.is_buffer_empty())
             && let Ok(event) = reader.next()
         {
             events.extend(self.interpret(event.wd(), event.events()));
@@ -182,5 +182,48 @@ impl Watches {
         } else {
             Raw::Touched(object)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, Permissions};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn more_events_than_are_taken_at_once_all_arrive() {
+        let directory = tempfile::tempdir().unwrap();
+        let watches = Watches::new().unwrap();
+        let files: Vec<_> = (0..BATCH_MAX as u64 + 100)
+            .map(|ino| {
+                let file = File::create(directory.path().join(ino.to_string())).unwrap();
+                let object = ObjectId { ino, generation: 0 };
+                assert!(watches.add(object, file.as_fd(), FileType::Regular));
+                // There may be a limit on open files.
+                (object, directory.path().join(ino.to_string()))
+            })
+            .collect();
+        watches.read();
+        let touch = |(_, path): &(ObjectId, _)| {
+            std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        };
+        // One of them twice, so that a batch is full in the middle of what was taken from the kernel.
+        touch(&files[1]);
+        files.iter().for_each(touch);
+        let mut seen = HashSet::new();
+        loop {
+            let events = watches.read();
+            if events.is_empty() {
+                break;
+            }
+            seen.extend(events);
+        }
+        let missing = files
+            .iter()
+            .find(|(object, _)| !seen.contains(&Raw::Perhaps(*object)));
+        assert_eq!(missing, None);
     }
 }

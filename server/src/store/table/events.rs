@@ -1,6 +1,6 @@
 //! Events of several stores for one waiting thread. A thread of its own waits at each store.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -33,6 +33,30 @@ struct Heard {
 struct Queue {
     events: VecDeque<OutsideEvent>,
     interrupted: bool,
+}
+
+impl Queue {
+    /// Takes more events, or drops those that wait, if these are too many.
+    fn extend(&mut self, events: impl ExactSizeIterator<Item = OutsideEvent>) {
+        if self.events.len() + events.len() <= WAITING_MAX {
+            self.events.extend(events);
+            return;
+        }
+        // A file whose watch has ended must be known as such: nothing else will report its changes.
+        let removed = |event: OutsideEvent| match event {
+            OutsideEvent::Removed(object) => Some(object),
+            _ => None,
+        };
+        let removed: BTreeSet<_> = self
+            .events
+            .drain(..)
+            .chain(events)
+            .filter_map(removed)
+            .collect();
+        self.events
+            .extend(removed.into_iter().map(OutsideEvent::Removed));
+        self.events.push_back(OutsideEvent::Overflow);
+    }
 }
 
 impl Events {
@@ -76,15 +100,8 @@ impl Heard {
             if events.is_empty() {
                 continue;
             }
-            let mut queue = self.events.lock();
-            if queue.events.len() + events.len() > WAITING_MAX {
-                queue.events.clear();
-                queue.events.push_back(OutsideEvent::Overflow);
-            } else {
-                let events = events.into_iter();
-                queue.events.extend(events.map(|event| tagged(tag, event)));
-            }
-            drop(queue);
+            let events = events.into_iter().map(|event| tagged(tag, event));
+            self.events.lock().extend(events);
             self.news.notify_all();
         }
     }
@@ -108,5 +125,31 @@ impl Drop for Events {
         for (_, thread) in self.waiting.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ObjectId;
+
+    #[test]
+    fn ended_watches_survive_an_overflow() {
+        let object = |ino| ObjectId { ino, generation: 0 };
+        let mut queue = Queue::default();
+        queue.extend(
+            [
+                OutsideEvent::Removed(object(1)),
+                OutsideEvent::Changed(object(2)),
+            ]
+            .into_iter(),
+        );
+        queue.extend((0..WAITING_MAX).map(|_| OutsideEvent::Removed(object(3))));
+        let left = [
+            OutsideEvent::Removed(object(1)),
+            OutsideEvent::Removed(object(3)),
+            OutsideEvent::Overflow,
+        ];
+        assert_eq!(queue.events, left);
     }
 }
