@@ -9,20 +9,38 @@ use crate::{
 use std::time::SystemTime;
 
 impl Shared {
-    /// CREATE. It may have truncated an existing file.
+    /// CREATE, and SETATTR if that opened a file whose size is to be set. A CREATE that sets it would do that while
+    /// earlier writes to the file are under way or sent again, because it names no handle to order them by.
     pub fn create(
         &self,
         directory: &FileHandle,
         name: &[u8],
         how: &Create,
     ) -> Result<Entry, NfsError> {
-        if let Create::Unchecked(_) = how {
-            self.changes_names();
-        }
-        let made = self.nfs().create(directory, name, how)?;
-        if let Some(known) = self.known_file(&made.handle) {
+        let (how, size) = match *how {
+            Create::Unchecked(attributes) => {
+                self.changes_names();
+                let sizeless = Changes {
+                    size: None,
+                    ..attributes
+                };
+                (Create::Unchecked(sizeless), attributes.size)
+            }
+            how => (how, None),
+        };
+        let mut made = self.nfs().create(directory, name, &how)?;
+        let known = self.known_file(&made.handle);
+        if let Some(known) = &known {
             known.drop_pages();
             self.directory.forget_range(&known.tree, 0, u64::MAX);
+        }
+        // A known file may have this size because the server has lost writes, which are not to be sent again.
+        if size.is_some_and(|size| known.is_some() || made.attributes.size != size) {
+            let cut = Changes {
+                size,
+                ..Changes::default()
+            };
+            made.attributes = self.set_attributes(&made.handle, &cut, None)?;
         }
         Ok(made)
     }
@@ -69,6 +87,10 @@ impl Shared {
         guard: Option<SystemTime>,
     ) -> Result<Attributes, NfsError> {
         let state = self.file(*file);
+        // No earlier write is sent, or sent again, after the server has set the size, and none that is later is cut.
+        let _alone = new
+            .size
+            .map(|_| (state.syncing.lock(), state.order.write()));
         let _changing = self.changes(&state);
         state.mark_write();
         let changed = self.nfs().set_attributes(file, new, guard);
@@ -78,6 +100,9 @@ impl Shared {
             self.directory.forget_range(&state.tree, 0, u64::MAX);
         }
         let changed = changed?;
+        if let Some(size) = new.size {
+            state.unstable.lock().cut(size);
+        }
         state.wrote(&changed);
         changed
             .after

@@ -335,6 +335,12 @@ impl File {
             .recorded_change(|file| Operation::Sync { file }, || write::sync(&self.inner))
     }
 
+    /// Drops what the client keeps of unsynced writes to this file, which it would send again after a crash of the server.
+    /// For a file that is removed for good: no [`sync`](Self::sync) ever drops that of a file that is gone.
+    pub fn forget_unsynced(&self) {
+        write::forget_unsynced(&self.inner);
+    }
+
     /// Says that the program will soon read these ranges, in bytes. The client asks for the references of those of
     /// their pages that are in the server's memory, with one call for many ranges, and returns how many came. It asks
     /// for nothing where this file's reads go by RPC, and it reads no data. It leaves out what is beyond 65,536

@@ -235,7 +235,7 @@ impl FileSystem {
         self.file(file).sync()
     }
 
-    /// Creates a regular file (CREATE).
+    /// Creates a regular file (CREATE). If it opens one whose size is to be set, that takes a second call (SETATTR).
     ///
     /// # Errors
     /// `EEXIST`: the name exists, and `how` does not allow that. `EISDIR`: the name is that of a directory. `ENOSPC`,

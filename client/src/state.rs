@@ -35,9 +35,11 @@ pub struct FileState {
     pub ticks: [Tick; SHARDS],
     /// Number of this client's writes that have begun, and that are under way.
     pub unstable: Mutex<Unstable>,
-    /// Held by the thread that commits. Another thread waits, because its own writes may be among those under way.
+    /// Held by the thread that commits or sets the size. Another thread waits, because its own writes may be among those
+    /// under way.
     pub syncing: Mutex<()>,
-    /// Shared by writes, and held alone while lost writes are sent again, so that none overwrites a later one.
+    /// Shared by writes, and held alone while lost writes are sent again or the size is set, so that none overwrites a
+    /// later one. Taken after `syncing`.
     pub order: RwLock<()>,
     generation: AtomicU64,
     writes: AtomicU64,
@@ -110,6 +112,18 @@ impl KeptWrite {
     pub fn is_lost(&self, verifier: [u8; 8]) -> bool {
         self.fate == Fate::Unanswered || self.was_lost(verifier)
     }
+
+    /// Keeps the part below this offset in the file. Returns false if there is none.
+    fn cut(&mut self, end: u64) -> bool {
+        let length = end.saturating_sub(self.offset);
+        if length < self.length {
+            self.length = length;
+            if let Some(data) = self.data.get(..length as usize) {
+                self.data = data.into();
+            }
+        }
+        self.length > 0
+    }
 }
 
 impl Unstable {
@@ -149,6 +163,13 @@ impl Unstable {
         let bytes = |write: &KeptWrite| (write.data.len() + size_of::<KeptWrite>()) as u64;
         self.set_bytes(writes.iter().map(bytes).sum());
         self.writes = writes;
+    }
+
+    /// The file has this size in bytes now. What was written beyond is not to be sent again.
+    pub fn cut(&mut self, size: u64) {
+        let mut writes = self.take();
+        writes.retain_mut(|write| write.cut(size));
+        self.put_back(writes);
     }
 
     /// Takes everything that is kept.

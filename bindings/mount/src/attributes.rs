@@ -1,7 +1,7 @@
 //! Attributes and errors in the form that the kernel wants.
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
-use odafs::{FileKind, PathError, ReadError, WriteError, fs::Attributes};
+use odafs::{CallError, FileKind, PathError, ReadError, WriteError, fs::Attributes};
 use rustix::io::Errno as System;
 use std::time::SystemTime;
 
@@ -121,6 +121,22 @@ pub fn errno(error: impl Numbered + std::fmt::Display) -> Errno {
         return Errno::EIO;
     }
     Errno::from_i32(number)
+}
+
+/// Whether an error says that there is no such file.
+pub fn is_gone(error: Errno) -> bool {
+    [Errno::ENOENT, Errno::ESTALE].contains(&error)
+}
+
+/// Whether a call that failed so may have been made all the same, or may be made later.
+pub fn may_be_made(error: &PathError) -> bool {
+    match error {
+        PathError::Call { source, .. } => !matches!(
+            source,
+            CallError::Unavailable { .. } | CallError::Refused { .. }
+        ),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -207,8 +207,6 @@ impl Files {
         }
         // Another opening either comes first, so that this is not the last close, or finds the file gone.
         let _one = locked(&open.inode.naming);
-        if let Some(hidden) = open.inode.close() {
-            self.unhide(&hidden);
-        }
+        self.bury(&open.file, open.inode.close());
     }
 }

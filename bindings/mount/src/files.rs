@@ -2,8 +2,8 @@
 
 use crate::{
     Cache, Options,
-    attributes::{Version, errno, shown},
-    inodes::{Hidden, Inode, Inodes, locked},
+    attributes::{Version, errno, is_gone, shown},
+    inodes::{Hidden, Inode, Inodes, Left, locked},
     watch::{Alarm, OpenFiles, Watcher},
 };
 use fuser::{Errno, FileAttr, INodeNo, Notifier};
@@ -12,7 +12,7 @@ use odafs::{
     fs::{Attributes, Entry, FileHandle, FileSystem},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsStr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
@@ -44,7 +44,9 @@ pub struct Files {
     /// Whether the server has no READDIRPLUS.
     pub lists_names: AtomicBool,
     /// Whether to give new files of other users to them.
-    gives: AtomicBool,
+    gives: bool,
+    /// The file systems, by number, where the server does not let this process do that.
+    keeps: Mutex<HashSet<u64>>,
     open: OpenFiles,
     /// Number of files that are being opened. It is raised under the lock for writing. A holder of the lock for reading
     /// that sees none may remove names without checking what they stand for.
@@ -82,7 +84,8 @@ impl Files {
             alarm: Arc::default(),
             hiding: Mutex::default(),
             lists_names: AtomicBool::new(false),
-            gives: AtomicBool::new(rustix::process::geteuid().is_root()),
+            gives: rustix::process::geteuid().is_root(),
+            keeps: Mutex::default(),
             open: Arc::default(),
             opening: RwLock::default(),
             directories: Mutex::default(),
@@ -218,19 +221,25 @@ impl Files {
                 return drop();
             }
         }
-        let found = self.fs.lookup(dir, name).ok();
-        let Some(inode) = found.and_then(|found| self.inodes.of(&found.handle)) else {
+        let found = match self.fs.lookup(dir, name).map_err(errno) {
+            Ok(found) => found,
+            Err(error) if is_gone(error) => return drop(),
+            // It may be an open file, which a removal would destroy.
+            Err(error) => return Err(error),
+        };
+        let Some(inode) = self.inodes.of(&found.handle) else {
             return drop();
         };
         let _one = locked(&inode.naming);
+        if !inode.is_open() {
+            return drop();
+        }
         // The server keeps no file without a name.
-        let last = || {
-            let attributes = self.fs.getattr(&inode.handle);
-            attributes.is_ok_and(|attributes| attributes.nlink <= 1)
-        };
-        match inode.is_open() && last() {
-            true => hide(&inode),
-            false => drop(),
+        match self.fs.getattr(&inode.handle).map_err(errno) {
+            Ok(attributes) if attributes.nlink <= 1 => hide(&inode),
+            Ok(_) => drop(),
+            Err(error) if is_gone(error) => drop(),
+            Err(error) => Err(error),
         }
     }
 
@@ -253,7 +262,8 @@ impl Files {
     }
 
     /// Creates a file that belongs to the caller. The server creates it as this process's user. If root has mounted,
-    /// files for other users are then given to them, if the server lets root do that.
+    /// files for other users are then given to them, if the server lets root do that. Exports of one server differ in
+    /// that.
     pub fn owned<T>(
         &self,
         caller: Caller,
@@ -262,11 +272,15 @@ impl Files {
         make: impl Fn(&Changes) -> Result<T, odafs::PathError>,
     ) -> Result<T, Errno> {
         let Caller { uid, gid } = caller;
-        if (uid, gid) == (0, 0) || !self.gives.load(SeqCst) {
+        if (uid, gid) == (0, 0) || !self.gives {
+            return make(&changes).map_err(errno);
+        }
+        let dir = self.fs.getattr(dir).map_err(errno)?;
+        if locked(&self.keeps).contains(&dir.fsid) {
             return make(&changes).map_err(errno);
         }
         const SET_GROUP: u32 = 0o2000;
-        let inherits = self.fs.getattr(dir).map_err(errno)?.mode & SET_GROUP != 0;
+        let inherits = dir.mode & SET_GROUP != 0;
         let given = Changes {
             uid: Some(uid),
             gid: (!inherits).then_some(gid),
@@ -275,19 +289,34 @@ impl Files {
         match make(&given) {
             Err(error) if error.errno() == Errno::EPERM.code() => {
                 let made = make(&changes).map_err(errno)?;
-                self.gives.store(false, SeqCst);
+                locked(&self.keeps).insert(dir.fsid);
                 Ok(made)
             }
             made => made.map_err(errno),
         }
     }
 
-    /// Removes the hidden name of a file whose last name was removed while it was open.
-    pub fn unhide(&self, hidden: &Hidden) {
-        if let Err(error) = self.fs.unlink(&hidden.dir, &hidden.name) {
-            tracing::warn!("a file that was removed while it was open stays: {error}");
-        }
+    /// Removes a hidden name. Returns false if it stays.
+    pub fn unhide(&self, hidden: &Hidden) -> bool {
+        let removed = match self.fs.unlink(&hidden.dir, &hidden.name) {
+            Err(error) if error.errno() != Errno::ENOENT.code() => {
+                tracing::warn!("a file that was removed while it was open stays: {error}");
+                false
+            }
+            _ => true,
+        };
         self.hid(hidden);
+        removed
+    }
+
+    /// Removes the names that a file had only for those who had it open.
+    pub fn bury(&self, file: &File, left: Left) {
+        if left.hidden.is_some_and(|hidden| self.unhide(&hidden)) {
+            file.forget_unsynced();
+        }
+        for stray in &left.strays {
+            self.unhide(stray);
+        }
     }
 }
 
@@ -296,10 +325,10 @@ impl Drop for Files {
     fn drop(&mut self) {
         self.alarm.end();
         for open in self.all_open() {
-            match open.inode.abandon() {
-                Some(hidden) => self.unhide(&hidden),
-                None => drop(self.sync(&open)),
+            if open.inode.hidden().is_none() {
+                let _ = self.sync(&open);
             }
+            self.bury(&open.file, open.inode.abandon());
         }
     }
 }

@@ -8,6 +8,7 @@ use odafs::{
 use std::{
     collections::HashMap,
     ffi::OsString,
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -42,6 +43,8 @@ struct Opened {
     /// with this number.
     awaited: Option<(u64, Version)>,
     hidden: Option<Hidden>,
+    /// Names like the hidden one that it may have or get, because nobody knows whether a call was made.
+    strays: Vec<Hidden>,
     /// The version since which changes by others matter. No page in the kernel's cache was read before it was asked for.
     watched: Option<Snapshot>,
 }
@@ -53,6 +56,15 @@ pub struct Hidden {
     pub dir: FileHandle,
     /// The name.
     pub name: OsString,
+}
+
+/// The names that a file had only for those who had it open.
+#[derive(Default)]
+pub struct Left {
+    /// Its last name, if the others were removed.
+    pub hidden: Option<Hidden>,
+    /// Names that it may have besides.
+    pub strays: Vec<Hidden>,
 }
 
 impl Inode {
@@ -93,15 +105,15 @@ impl Inode {
         (opened.seen, opened.awaited) = (None, None);
     }
 
-    /// A program has closed the file. Returns the hidden name if that was the last one.
-    pub fn close(&self) -> Option<Hidden> {
+    /// A program has closed the file. Returns the names to remove if that was the last one.
+    pub fn close(&self) -> Left {
         let mut opened = locked(&self.opened);
         opened.times = opened.times.saturating_sub(1);
         if opened.times > 0 {
-            return None;
+            return Left::default();
         }
         opened.watched = None;
-        opened.hidden.take()
+        opened.leaves()
     }
 
     /// The file was opened when the server had this version. If it was open before, an older version is watched.
@@ -157,9 +169,24 @@ impl Inode {
         None
     }
 
-    /// Takes the hidden name, even if the file is open.
-    pub fn abandon(&self) -> Option<Hidden> {
-        locked(&self.opened).hidden.take()
+    /// Keeps a name until the last close that the file may have or get, beside others. The caller knows that it is
+    /// open, and that nobody closes it now.
+    pub fn stray(&self, name: Hidden) {
+        locked(&self.opened).strays.push(name);
+    }
+
+    /// Takes the names to remove, even if the file is open.
+    pub fn abandon(&self) -> Left {
+        locked(&self.opened).leaves()
+    }
+}
+
+impl Opened {
+    fn leaves(&mut self) -> Left {
+        Left {
+            hidden: self.hidden.take(),
+            strays: mem::take(&mut self.strays),
+        }
     }
 }
 
@@ -342,12 +369,19 @@ mod tests {
             dir: handle(0),
             name: "x".into(),
         };
+        let stray = Hidden {
+            name: "y".into(),
+            ..hidden.clone()
+        };
         assert!(inode.hide(hidden.clone()) == Some(hidden.clone()));
         assert!(!inode.open(1, version));
         assert!(!inode.open(2, version));
         assert!(inode.hide(hidden.clone()).is_none());
-        assert!(inode.close().is_none());
-        assert!(inode.close() == Some(hidden));
+        inode.stray(stray.clone());
+        let first = inode.close();
+        assert!(first.hidden.is_none() && first.strays.is_empty());
+        let last = inode.close();
+        assert!(last.hidden == Some(hidden) && last.strays == [stray]);
     }
 
     #[test]

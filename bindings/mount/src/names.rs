@@ -1,14 +1,14 @@
 //! Names: creating, finding, moving and removing them.
 
 use crate::{
-    attributes::{errno, major_minor},
+    attributes::{errno, is_gone, major_minor, may_be_made},
     files::{Caller, Files},
     inodes::{Hidden, Inode},
 };
 use fuser::{Errno, FileAttr, FopenFlags};
 use odafs::{
-    Changes,
-    fs::{Create, Entry, Node},
+    Changes, PathError,
+    fs::{Create, Entry, FileHandle, Node},
 };
 use rustix::fs::{FileType, OFlags};
 use std::{
@@ -186,11 +186,33 @@ impl Files {
                 name: hidden_name(),
             };
             self.hides(&hidden);
-            let renamed = self.fs.rename(&dir, name, &dir, &hidden.name);
-            renamed.map_err(errno).inspect_err(|_| self.hid(&hidden))?;
+            if let Err(error) = self.fs.rename(&dir, name, &dir, &hidden.name) {
+                self.without(inode, &hidden, error)?;
+            }
             self.hide(inode, hidden);
             Ok(())
         })
+    }
+
+    /// The call that was to give a file a hidden name has failed. It was made all the same if the name is there: the
+    /// server may have died before it answered, or have answered its repetition.
+    fn without(&self, inode: &Inode, hidden: &Hidden, error: PathError) -> Result<(), Errno> {
+        let may_come = may_be_made(&error);
+        match self.is_name_of(inode, &hidden.dir, &hidden.name) {
+            Ok(true) => return Ok(()),
+            Ok(false) if !may_come => self.hid(hidden),
+            _ => inode.stray(hidden.clone()),
+        }
+        Err(errno(error))
+    }
+
+    /// Whether a name stands for a file.
+    fn is_name_of(&self, inode: &Inode, dir: &FileHandle, name: &OsStr) -> Result<bool, Errno> {
+        match self.fs.lookup(dir, name).map_err(errno) {
+            Ok(found) => Ok(found.handle == inode.handle),
+            Err(error) if is_gone(error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Keeps a hidden name until the last close, which may have happened.
@@ -219,30 +241,40 @@ impl Files {
         if self.is_hidden(&new_dir, new_name) {
             return Err(Errno::EBUSY);
         }
-        let rename = || {
-            self.fs
-                .rename(&dir, name, &new_dir, new_name)
-                .map_err(errno)
-        };
+        let rename = || self.fs.rename(&dir, name, &new_dir, new_name);
         // The kernel renames nothing to itself, and this is the file's last name, so both names are not of one file.
-        self.taking(&new_dir, new_name, rename, |inode| {
+        let drop = || rename().map_err(errno);
+        self.taking(&new_dir, new_name, drop, |inode| {
             let hidden = Hidden {
                 dir: new_dir,
                 name: hidden_name(),
             };
             self.hides(&hidden);
             if let Err(error) = self.fs.link(&inode.handle, &new_dir, &hidden.name) {
-                self.hid(&hidden);
-                let error = errno(error);
-                if ![Errno::EPERM, Errno::EOPNOTSUPP, Errno::EMLINK].contains(&error) {
-                    return Err(error);
+                if let Err(error) = self.without(inode, &hidden, error) {
+                    if ![Errno::EPERM, Errno::EOPNOTSUPP, Errno::EMLINK].contains(&error) {
+                        return Err(error);
+                    }
+                    tracing::warn!("no links on the server ({error:?}): an open file is lost");
+                    return drop();
                 }
-                tracing::warn!("no links on the server ({error:?}): an open file is lost");
-                return rename();
             }
-            rename().inspect_err(|_| self.unhide(&hidden))?;
+            if let Err(error) = rename() {
+                // If the file may be without the new name, or lose it later, the hidden one may be its only name.
+                let stays =
+                    !may_be_made(&error) && self.is_name_of(inode, &new_dir, new_name) == Ok(true);
+                match stays {
+                    true => _ = self.unhide(&hidden),
+                    false => inode.stray(hidden),
+                }
+                return Err(errno(error));
+            }
             self.hide(inode, hidden);
             Ok(())
         })
     }
 }
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;

@@ -272,7 +272,9 @@ fn settle(file: &OpenFile) {
         if shared.unstable.load(Relaxed) <= UNSTABLE_OF_ALL_MAX / 2 {
             return;
         }
-        match sync(&file.sibling(state.clone())) {
+        // The sibling is gone before anybody asks whether the file is open.
+        let synced = sync(&file.sibling(state.clone()));
+        match synced {
             Ok(()) => {}
             // Nobody is left to sync a file that is closed and gone. Any handle that has it open shall hear of the
             // loss.
@@ -303,6 +305,13 @@ pub fn sync(file: &OpenFile) -> Result<(), WriteError> {
     let synced = sync_all(file, state);
     state.unstable.lock().committing = false;
     synced
+}
+
+/// Drops what is kept to be sent again.
+pub fn forget_unsynced(file: &OpenFile) {
+    let state = file.state();
+    let _one = state.syncing.lock();
+    state.unstable.lock().take();
 }
 
 fn sync_all(file: &OpenFile, state: &FileState) -> Result<(), WriteError> {

@@ -42,6 +42,8 @@ pub enum Trouble {
 #[derive(Debug, Default)]
 pub struct World {
     nodes: BTreeMap<u64, Node>,
+    /// Number of nodes made beside the root. No number is used twice.
+    made: u64,
     verifier: u64,
     clock: u32,
     pub trouble: VecDeque<(Procedure, Trouble)>,
@@ -131,6 +133,14 @@ impl Fake {
     }
 }
 
+/// The answer about a node that is gone.
+fn stale() -> Failed<WccData> {
+    Failed {
+        status: Status::Stale,
+        rest: WccData::default(),
+    }
+}
+
 fn id(file: FileHandle<'_>) -> u64 {
     u64::from_be_bytes(file.0.try_into().unwrap())
 }
@@ -162,7 +172,8 @@ impl World {
 
     fn add(&mut self, directory: u64, name: &[u8], mut node: Node) -> u64 {
         node.changed = self.tick();
-        let number = self.nodes.keys().last().unwrap() + 1;
+        self.made += 1;
+        let number = 1 + self.made;
         self.nodes.insert(number, node);
         self.nodes
             .get_mut(&directory)
@@ -170,6 +181,14 @@ impl World {
             .names
             .insert(name.to_vec(), number);
         number
+    }
+
+    /// A name of a node is gone. With the last one, the node is.
+    fn unnamed(&mut self, number: u64) {
+        let mut directories = self.nodes.values();
+        if !directories.any(|node| node.names.values().any(|named| *named == number)) {
+            self.nodes.remove(&number);
+        }
     }
 
     fn attributes(&self, number: u64) -> Option<Attributes> {
@@ -275,18 +294,7 @@ impl World {
             .encode(w),
             P::Commit => {
                 let file = id(CommitArgs::decode(r).unwrap().file);
-                let before = self.attributes(file).as_ref().map(WccAttributes::from);
-                let node = self.nodes.get_mut(&file).unwrap();
-                node.stable = node.data.clone();
-                let wcc = WccData {
-                    before,
-                    after: self.attributes(file),
-                };
-                CommitResult::Ok(CommitOk {
-                    wcc,
-                    verifier: self.verifier.to_be_bytes(),
-                })
-                .encode(w);
+                self.commit(file).encode(w);
             }
             other => panic!("the client has no need of {other:?}"),
         }
@@ -303,9 +311,11 @@ impl World {
         let number = id(arguments.file);
         let before = self.attributes(number).as_ref().map(WccAttributes::from);
         let now = self.tick();
-        let node = self.nodes.get_mut(&number).unwrap();
+        let node = self.nodes.get_mut(&number).ok_or_else(stale)?;
         if let Some(size) = arguments.attributes.size {
             node.data.resize(size as usize, 0);
+            // Unlike a write, this is never lost.
+            node.stable.resize(size as usize, 0);
         }
         node.mode = arguments.attributes.mode.unwrap_or(node.mode);
         let SetAttributes { atime, mtime, .. } = arguments.attributes;
@@ -346,7 +356,13 @@ impl World {
 
     fn read(&self, arguments: &ReadArgs<'_>, short: u32, w: &mut Writer<'_>) {
         let number = id(arguments.file);
-        let data = &self.nodes[&number].data;
+        let Some(Node { data, .. }) = self.nodes.get(&number) else {
+            let gone = Failed {
+                status: Status::Stale,
+                rest: None,
+            };
+            return ReadResult::Err(gone).encode(w);
+        };
         let start = data.len().min(arguments.offset as usize);
         let end = data.len().min(start + arguments.count.min(short) as usize);
         let (count, eof) = ((end - start) as u32, end == data.len());
@@ -365,7 +381,7 @@ impl World {
         let before = self.attributes(number).as_ref().map(WccAttributes::from);
         let now = self.tick();
         let count = arguments.count.min(short);
-        let node = self.nodes.get_mut(&number).unwrap();
+        let node = self.nodes.get_mut(&number).ok_or_else(stale)?;
         let end = arguments.offset as usize + count as usize;
         node.data.resize(node.data.len().max(end), 0);
         node.data[arguments.offset as usize..end]
@@ -386,6 +402,20 @@ impl World {
         })
     }
 
+    fn commit(&mut self, number: u64) -> CommitResult {
+        let before = self.attributes(number).as_ref().map(WccAttributes::from);
+        let node = self.nodes.get_mut(&number).ok_or_else(stale)?;
+        node.stable = node.data.clone();
+        let wcc = WccData {
+            before,
+            after: self.attributes(number),
+        };
+        Ok(CommitOk {
+            wcc,
+            verifier: self.verifier.to_be_bytes(),
+        })
+    }
+
     fn create(&mut self, arguments: &CreateArgs<'_>, w: &mut Writer<'_>) {
         let there = self.find(&arguments.place);
         match (arguments.how, there) {
@@ -394,6 +424,7 @@ impl World {
                     let now = self.tick();
                     let node = self.nodes.get_mut(&number).unwrap();
                     node.data.resize(size as usize, 0);
+                    node.stable.resize(size as usize, 0);
                     node.changed = now;
                 }
                 self.made(number, w);
@@ -446,7 +477,10 @@ impl World {
             .names
             .remove(place.name)
         {
-            Some(_) => Ok(rest),
+            Some(number) => {
+                self.unnamed(number);
+                Ok(rest)
+            }
             None => Err(Failed {
                 status: Status::NoEnt,
                 rest,
@@ -467,7 +501,9 @@ impl World {
             .names
             .remove(arguments.from.name);
         let to = self.nodes.get_mut(&id(arguments.to.directory)).unwrap();
-        to.names.insert(arguments.to.name.to_vec(), number);
+        if let Some(replaced) = to.names.insert(arguments.to.name.to_vec(), number) {
+            self.unnamed(replaced);
+        }
         Ok(RenameData::default())
     }
 

@@ -2,7 +2,7 @@
 
 use super::fake::{Fake, Trouble};
 use super::{P, connect, options};
-use odafs::{Options, WriteError};
+use odafs::{Changes, Client, CreateOptions, Options, WriteError};
 use std::time::Duration;
 
 #[test]
@@ -158,4 +158,115 @@ fn what_cannot_be_committed_keeps_no_others_back() {
     }
     let commits = fake.count(P::Commit);
     assert!(commits >= 60, "{commits}");
+}
+
+/// Cuts a file by its path.
+fn cut(client: &Client, path: &str, size: u64) {
+    let changes = Changes {
+        size: Some(size),
+        ..Changes::default()
+    };
+    client.set_attributes(path, &changes).unwrap();
+}
+
+#[test]
+fn what_was_cut_off_is_not_written_again() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 20_000], 0).unwrap();
+    cut(&client, "a", 5_000);
+    file.write_at(&[2; 1_000], 7_000).unwrap();
+    fake.world.lock().unwrap().restart();
+    file.sync().unwrap();
+    let mut expected = vec![1; 8_000];
+    expected[5_000..7_000].fill(0);
+    expected[7_000..].fill(2);
+    assert_eq!(fake.content("a"), expected);
+    // What was stable hid some of what is cut off.
+    file.write_at(&[3; 8_000], 0).unwrap();
+    file.write_stable_at(&[4; 1_000], 2_000).unwrap();
+    cut(&client, "a", 2_500);
+    cut(&client, "a", 0);
+    fake.world.lock().unwrap().restart();
+    file.sync().unwrap();
+    assert_eq!(fake.content("a"), []);
+}
+
+#[test]
+fn a_cut_that_is_refused_forgets_no_write() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 20_000], 0).unwrap();
+    fake.plan(&[(P::SetAttributes, Trouble::Full)]);
+    let changes = Changes {
+        size: Some(0),
+        ..Changes::default()
+    };
+    client.set_attributes("a", &changes).unwrap_err();
+    fake.world.lock().unwrap().restart();
+    file.sync().unwrap();
+    assert_eq!(fake.content("a"), [1; 20_000]);
+}
+
+#[test]
+fn what_was_cut_off_by_creating_it_again_is_not_written_again() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 20_000], 0).unwrap();
+    client.create("a").unwrap();
+    assert_eq!(fake.content("a"), []);
+    fake.world.lock().unwrap().restart();
+    file.sync().unwrap();
+    assert_eq!(fake.content("a"), []);
+    // Here the server has lost it before, so the file is empty already.
+    file.write_at(&[2; 20_000], 0).unwrap();
+    fake.world.lock().unwrap().restart();
+    client.create("a").unwrap();
+    file.sync().unwrap();
+    assert_eq!(fake.content("a"), []);
+    // Who does not cut it does not forget either.
+    file.write_at(&[3; 20_000], 0).unwrap();
+    fake.world.lock().unwrap().restart();
+    let keeps = CreateOptions {
+        truncate: false,
+        ..CreateOptions::default()
+    };
+    client.create_with("a", &keeps).unwrap();
+    file.sync().unwrap();
+    assert_eq!(fake.content("a"), [3; 20_000]);
+}
+
+/// A file of another client is not known to this one, and has another size than a new one.
+#[test]
+fn a_file_of_others_is_cut_when_it_is_created() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    fake.put("a", &[1; 20_000]);
+    let cuts = fake.count(P::SetAttributes);
+    client.create("a").unwrap();
+    assert_eq!(fake.content("a"), []);
+    assert_eq!(fake.count(P::SetAttributes), cuts + 1);
+    client.create("b").unwrap();
+    assert_eq!(fake.count(P::SetAttributes), cuts + 1, "it is new");
+}
+
+/// Who has it open shall hear that it is gone.
+#[test]
+fn what_was_written_to_a_removed_file_is_kept_while_it_is_open() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("removed").unwrap();
+    file.write_at(&[1; 1_000], 0).unwrap();
+    client.remove("removed").unwrap();
+    // So many that the client commits all that is kept.
+    for number in 0..70 {
+        let other = client.create(format!("file {number}")).unwrap();
+        other.write_at(&[2; 1 << 20], 0).unwrap();
+    }
+    assert!(matches!(file.sync(), Err(WriteError::Server { .. })));
+    file.forget_unsynced();
+    file.sync().unwrap();
 }

@@ -551,6 +551,10 @@ fn client(world: &World, number: u32) {
                     stable: true,
                 };
                 history.record(&who, [last], invoked, cut, answered);
+                // No sync writes beyond the new end what was written before.
+                if answered {
+                    unstable.remove(&last);
+                }
             }
         }
     }

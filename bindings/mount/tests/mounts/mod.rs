@@ -95,7 +95,9 @@ impl World {
             [] => format!("odafs+shm://{}?/", socket.display()),
             procedures => {
                 let nfs = server.addresses().nfs.unwrap();
-                let before = |server, procedure: &u32| lacking::before(server, *procedure);
+                let before = |server, procedure: &u32| {
+                    lacking::before(server, &lacking::Faults::lacking(*procedure))
+                };
                 let port = procedures.iter().fold(nfs, before).port();
                 format!("nfs://127.0.0.1:{port}/?mountport={port}")
             }
