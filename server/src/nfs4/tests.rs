@@ -29,6 +29,7 @@ mod restarts;
 mod slots;
 mod space;
 mod suspended;
+mod trunking;
 mod wants;
 mod withdrawn;
 mod xattrs;
