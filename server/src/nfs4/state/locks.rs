@@ -170,7 +170,7 @@ impl State {
                 self.count_ranges(client, counted);
                 // The owner may have had a stronger lock, for which others wait.
                 if !asked.write && counted.before > 0 {
-                    self.wake(asked.file);
+                    self.wake(asked.file, asked.span);
                 }
             }
             // Another protocol has locked the range meanwhile.
@@ -319,12 +319,12 @@ impl State {
         let counted = self.locks.unlock(file, span, holder(owner));
         self.count_ranges(client, counted);
         if counted.before > 0 {
-            self.wake(file);
+            self.wake(file, span);
         }
     }
 
     /// Unlocks all that some owners of a client have locked of a file, and forgets their stateids (`keys`). However many they
-    /// are, this goes through the ranges of the file once, and once more for each owner that waits.
+    /// are, this goes through the ranges of the file once, and once more if owners wait.
     pub(super) fn drop_all_locks(&mut self, client: u32, file: ObjectId, keys: &[Key]) {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let owners: HashSet<u64> = entries.map(|entry| entry.owner).collect();
@@ -346,7 +346,7 @@ impl State {
             self.remove_entry(*key);
         }
         if given_back > 0 {
-            self.wake(file);
+            self.wake(file, Span::ALL);
         }
         self.release_file(file);
     }
