@@ -183,7 +183,11 @@ impl Nfs4 {
         let limits = limits(config.lease, config.cached_bytes);
         let reclaiming = config.records.take_reclaiming();
         let mut file_records = config.records.take_file_records();
-        let state = State::new(limits, config.boot, clock::awake(), reclaiming)
+        let mut state = State::new(limits, config.boot, clock::awake(), reclaiming);
+        if config.records.are_kept() {
+            state = state.with_stable_storage();
+        }
+        let state = state
             .with_named_files(file_records.take_before())
             .with_locks(Arc::clone(export.locks()));
         if state.awaits_delegations() {
@@ -325,11 +329,13 @@ impl Program for Arc<Nfs4> {
 
     fn tick(&self, now: Nanos) {
         let mut state = self.state.lock();
+        state.begin();
         state.tick(now);
         state.hear_of_locks();
+        let held_up = state.is_held_up();
         drop(state);
         self.callbacks.lock().tick();
-        self.messenger.tick();
+        self.messenger.tick(now, held_up);
         self.copier.tick();
     }
 

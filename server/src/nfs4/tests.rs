@@ -30,6 +30,7 @@ mod slots;
 mod space;
 mod suspended;
 mod trunking;
+mod unkept;
 mod wants;
 mod withdrawn;
 mod xattrs;
