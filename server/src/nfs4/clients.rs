@@ -4,7 +4,7 @@ use odafs_common::wire::nfs4::{
     Locker, Operation, ResultWriter, SetClientIdFailed, SetClientIdResult, Status,
 };
 
-use super::compound::{Compound, Written, plain};
+use super::compound::{Compound, Stop, Written, plain};
 use super::state::{Principal, client_named_by};
 
 pub(super) fn run(
@@ -17,15 +17,19 @@ pub(super) fn run(
     let who = Principal(c.acting.uid());
     let mut state = c.server.state.lock();
     match operation {
-        O::SetClientId(arguments) => match state.set_client_id(c.now, who, arguments) {
-            Err(Status::ClidInUse) => {
-                let holder = state.callback_address(arguments.client.id.0);
-                let result: SetClientIdResult<'_> = Err(SetClientIdFailed::InUse(holder));
-                w.push(code, &result);
-                Ok(Status::ClidInUse)
+        O::SetClientId(arguments) => {
+            drop(state);
+            match c.keeping(|state| state.set_client_id(c.now, who, arguments)) {
+                Err(Stop::Status(Status::ClidInUse)) => {
+                    let state = c.server.state.lock();
+                    let holder = state.callback_address(arguments.client.id.0);
+                    let result: SetClientIdResult<'_> = Err(SetClientIdFailed::InUse(holder));
+                    w.push(code, &result);
+                    Ok(Status::ClidInUse)
+                }
+                made => plain(w, code, made?),
             }
-            made => plain(w, code, made?),
-        },
+        }
         O::SetClientIdConfirm(confirm) => {
             plain(w, code, state.confirm_client_id(c.now, who, confirm)?)
         }

@@ -9,7 +9,7 @@ use odafs_nic::calls::{Back, Placements};
 
 use super::object::{FileHandleBytes, Object, Tree};
 use super::placing::Placing;
-use super::state::{Io, Origin, Sender};
+use super::state::{Io, Origin, Sender, State};
 use super::{
     Nfs4, access, acting::Acting, clients, commit, copy, create, getattr, link, lock, lookup,
     offload, read, readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space,
@@ -372,8 +372,23 @@ impl<'a> Compound<'a> {
 
     /// Refuses to read or write a file if the stateid does not allow it. Returns in which order the owner of the open reads.
     pub fn check_io(&self, stateid: &StateId, file: ObjectId, io: Io) -> Done<Pattern> {
-        let mut state = self.server.state.lock();
-        Ok(state.io(self.now, self.sender, stateid, file, io)?)
+        self.keeping(|state| state.io(self.now, self.sender, stateid, file, io))
+    }
+
+    /// Changes the state, once stable storage has what it must know first. Until it does, the operation would block.
+    pub fn keeping<T>(&self, mut act: impl FnMut(&mut State) -> Result<T, Status>) -> Done<T> {
+        match self.effort {
+            Effort::MayBlock => Ok(self.server.messenger.keeping(act)?),
+            Effort::ResidentOnly => {
+                let mut state = self.server.state.lock();
+                state.begin();
+                let result = act(&mut state);
+                match result.is_err() && state.is_held_up() {
+                    true => Err(Stop::Blocks),
+                    false => Ok(result?),
+                }
+            }
+        }
     }
 
     /// As [`Self::file`], of the saved object. XDEV if the caller acts with another credential there.

@@ -8,7 +8,7 @@ use odafs_common::wire::nfs4::{
 
 use super::compound::{Compound, Done};
 use super::object::Object;
-use super::state::{LockRange, LockRefused};
+use super::state::{LockRange, LockRefused, State};
 use crate::vfs::{FileType, ObjectId};
 
 /// LOCK
@@ -28,9 +28,10 @@ pub(super) fn lock(
         Locker::New(new) => new.open = c.stateid(new.open)?,
         Locker::Existing(existing) => existing.lock = c.stateid(existing.lock)?,
     }
-    let mut state = c.server.state.lock();
-    let locked = state.lock(c.now, c.sender, file, range, &locker, arguments.reclaim);
-    drop(state);
+    let locked = c
+        .server
+        .messenger
+        .keeping(|state| state.lock(c.now, c.sender, file, range, &locker, arguments.reclaim));
     match locked {
         Ok(stateid) => {
             c.set_stateid(stateid);
@@ -53,9 +54,8 @@ pub(super) fn test(
         offset: arguments.offset,
         length: arguments.length,
     };
-    let mut state = c.server.state.lock();
-    let free = state.lock_test(c.now, c.sender, file, range, &arguments.owner);
-    drop(state);
+    let test = |state: &mut State| state.lock_test(c.now, c.sender, file, range, &arguments.owner);
+    let free = c.server.messenger.keeping(test);
     match free {
         Ok(()) => {
             w.push(OpCode::LockTest, &LockTestResult::Ok(()));

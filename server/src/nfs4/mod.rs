@@ -63,6 +63,7 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex};
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Lengths, Program};
 use crate::vfs::export::Exports;
+use crate::vfs::hex::hex;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::{Holders, Keeper};
@@ -167,7 +168,8 @@ pub struct Nfs4 {
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
     copier: Copier,
-    /// The server's owner and scope (RFC 8881, section 2.10.4). It is the same after a restart.
+    /// The server's owner and scope (RFC 8881, sections 2.10.4 and 2.10.5). It is the same after a restart. No other server has
+    /// it: clients take two servers with one owner for one, and use the client ids of both for each.
     server_owner: Vec<u8>,
     owners: Owners,
     lease: Nanos,
@@ -181,7 +183,11 @@ impl Nfs4 {
         let limits = limits(config.lease, config.cached_bytes);
         let reclaiming = config.records.take_reclaiming();
         let mut file_records = config.records.take_file_records();
-        let state = State::new(limits, config.boot, clock::awake(), reclaiming)
+        let mut state = State::new(limits, config.boot, clock::awake(), reclaiming);
+        if config.records.are_kept() {
+            state = state.with_stable_storage();
+        }
+        let state = state
             .with_named_files(file_records.take_before())
             .with_locks(Arc::clone(export.locks()));
         if state.awaits_delegations() {
@@ -218,7 +224,7 @@ impl Nfs4 {
             callbacks,
             copier: Copier::new(Arc::clone(&messenger)),
             messenger,
-            server_owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
+            server_owner: format!("odafs-{}", hex(&export.server())).into_bytes(),
             export,
         })
     }
@@ -323,11 +329,13 @@ impl Program for Arc<Nfs4> {
 
     fn tick(&self, now: Nanos) {
         let mut state = self.state.lock();
+        state.begin();
         state.tick(now);
         state.hear_of_locks();
+        let held_up = state.is_held_up();
         drop(state);
         self.callbacks.lock().tick();
-        self.messenger.tick();
+        self.messenger.tick(now, held_up);
         self.copier.tick();
     }
 

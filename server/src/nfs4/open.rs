@@ -75,12 +75,13 @@ pub(super) fn open<'a>(
     }
     let reclaim = matches!(arguments.claim, Claim::Previous(_));
     // This comes first, so that no file is made for a client that may not open it.
-    let mut state = c.server.state.lock();
-    state.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
-    if reclaims_delegation(arguments) {
-        state.may_reclaim_delegation(c.sender)?;
-    }
-    drop(state);
+    c.keeping(|state| {
+        state.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
+        match reclaims_delegation(arguments) {
+            true => state.may_reclaim_delegation(c.sender),
+            false => Ok(()),
+        }
+    })?;
     let (found, claimed) = claim(c, arguments, access)?;
     if !found.made {
         check_access(c, found.object, access)?;
@@ -92,14 +93,12 @@ pub(super) fn open<'a>(
         reclaim,
         delegated: matches!(claimed, Claimed::Has),
     };
-    let mut state = c.server.state.lock();
-    let opened = state.open(c.now, c.sender, &arguments.owner, &request)?;
-    drop(state);
+    let opened = c.keeping(|state| state.open(c.now, c.sender, &arguments.owner, &request))?;
     c.set_current(Object::Real(found.object));
     c.set_stateid(opened.stateid);
     // This comes after the open, so that a client to whom a share denies the file does not truncate it.
     if let Err(stop) = apply(c, found.object, &found.rest) {
-        c.server.state.lock().take_back_open(&opened.stateid);
+        c.server.state.lock().undo_open(&opened);
         return Err(stop);
     }
     let mut flags = open_result::LOCKTYPE_POSIX;
@@ -122,7 +121,7 @@ pub(super) fn open<'a>(
     // An open that denies others something is needed even beside a delegation.
     let exclusive = want & share_access::OPEN_XOR_DELEGATION != 0 && request.deny == 0;
     if let Some(instead) = instead.filter(|_| exclusive)
-        && c.server.state.lock().take_back_open(&opened.stateid)
+        && c.server.state.lock().take_back_open(&opened)
     {
         flags |= open_result::NO_OPEN_STATEID;
         stateid = StateId::ANONYMOUS;

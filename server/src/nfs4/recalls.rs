@@ -31,50 +31,70 @@ pub(super) struct Messenger {
 }
 
 impl Messenger {
-    /// Brings changes of who may reclaim to stable storage.
-    fn keep_records(&self) {
+    /// Brings changes of who may reclaim to stable storage. False: stable storage does not take them. The next call tries again.
+    fn keep_records(&self) -> bool {
         let mut records = self.records.lock();
-        let changes = self.state.lock().take_records();
-        records.apply(changes);
+        let mut state = self.state.lock();
+        let changes = state.take_records();
+        let owes = state.owes_records();
+        drop(state);
+        let kept = records.apply(changes);
+        if kept && owes {
+            self.state.lock().have_kept_records();
+        }
+        kept
     }
 
-    /// Brings changes of which files have write delegations to stable storage. Only a client that gets one waits for this.
-    fn name_files(&self) {
-        let mut records = self.file_records.lock();
-        let files = self.state.lock().take_named_files();
-        if files.is_some_and(|files| !records.keep(&files)) {
-            self.state.lock().put_named_files_back();
+    /// Changes the state. What is refused because stable storage has to know something first is tried again when it does. May
+    /// block.
+    pub fn keeping<T, E>(&self, mut act: impl FnMut(&mut State) -> Result<T, E>) -> Result<T, E> {
+        loop {
+            let mut state = self.state.lock();
+            state.begin();
+            let result = act(&mut state);
+            let held_up = result.is_err() && state.is_held_up();
+            drop(state);
+            // Each time more clients are forgotten, so this ends.
+            if !held_up || !self.keep_records() {
+                return result;
+            }
         }
     }
 
-    /// To be called every second or so.
-    pub fn tick(&self) {
+    /// Brings changes of which files have write delegations to stable storage. Only a client that gets one waits for this. False:
+    /// stable storage does not take them.
+    fn name_files(&self) -> bool {
+        let mut records = self.file_records.lock();
+        let files = self.state.lock().take_named_files();
+        let named = files.is_none_or(|files| records.keep(&files));
+        if !named {
+            self.state.lock().put_named_files_back();
+        }
+        named
+    }
+
+    /// Whether stable storage has what it must know of a delegation before the client hears of that: after a restart others wait
+    /// only for clients that are recorded, and look at all files but those that are named.
+    fn has_kept_delegation(&self, client: u32, kind: Delegated) -> bool {
+        self.keep_records();
+        let recorded = self.state.lock().has_recorded_delegations(client);
+        recorded && (kind == Delegated::Read || self.name_files())
+    }
+
+    /// To be called every second or so, after the state's own tick, with whether that was held up.
+    pub fn tick(&self, now: Nanos, held_up: bool) {
+        if self.keep_records() && held_up {
+            self.state.lock().end_leases(now);
+        }
         self.name_files();
         self.settle();
     }
 
     /// Tells `vfs` which files are no longer delegated, among them `also` unless it still is, and whether files may be changed
-    /// again after a restart. Before that it writes to stable storage that nobody may reclaim the delegations that were
-    /// revoked. Otherwise a client could reclaim one after a restart and miss a change that begins now. May block.
+    /// again after a restart. Stable storage knows by now that nobody may reclaim delegations that were taken from clients.
     pub fn end_promises(&self, also: Option<ObjectId>) {
         let promises = self.export.promises();
-        let state = self.state.lock();
-        let also = also.filter(|object| !state.is_delegated(*object));
-        let opens = promises.is_closed() && !state.awaits_delegations();
-        if also.is_none() && !opens && !state.has_undelegated() {
-            return;
-        }
-        drop(state);
-        let mut records = self.records.lock();
-        let mut state = loop {
-            let mut state = self.state.lock();
-            if !state.has_records() {
-                break state;
-            }
-            let changes = state.take_records();
-            drop(state);
-            records.apply(changes);
-        };
+        let mut state = self.state.lock();
         // The lock is held here, so that none of them is delegated again.
         for file in state.take_undelegated() {
             promises.end(Keeper::Nfs4, file);
@@ -96,17 +116,19 @@ impl Messenger {
         self.export.locks().tell(Side::Nlm);
     }
 
-    /// Others want what these owners have locked. Those whose leases are over lose it; stable storage says so when this
-    /// returns. May block.
+    /// Others want what these owners have locked. Those whose leases are over lose it, if stable storage forgets them first. May
+    /// block.
     pub fn expel_owners(&self, now: Nanos, owners: &[u64]) {
-        self.state.lock().expel_owners(now, owners);
+        let _ = self.keeping(|state| state.expel_owners(now, owners).then_some(()).ok_or(()));
         self.settle();
     }
 
     fn recall(&self, object: ObjectId, by: Option<u64>) -> bool {
-        let mut state = self.state.lock();
-        let free = state.recall_for(clock::awake(), object, by);
-        drop(state);
+        let ask = |state: &mut State| {
+            let free = state.recall_for(clock::awake(), object, by);
+            free.then_some(()).ok_or(())
+        };
+        let free = self.keeping(ask).is_ok();
         self.end_promises(Some(object));
         self.call_back();
         self.export.locks().tell(Side::Nlm);
@@ -228,8 +250,10 @@ fn delegate<'a>(
     let (stateid, recall) = given.ok_or(full)?;
     state.delegated_at(&stateid, change);
     drop(state);
-    if kind == Delegated::Write {
-        c.server.messenger.name_files();
+    // Of what a client reclaims stable storage has known since before the restart.
+    if !request.reclaim && !c.server.messenger.has_kept_delegation(client, kind) {
+        c.server.state.lock().take_back_delegation(&stateid);
+        return Err(full);
     }
     let permissions = no_permissions();
     Ok(match kind {

@@ -93,8 +93,13 @@ impl Records {
         std::mem::take(&mut self.reclaiming)
     }
 
-    /// Brings changes to stable storage. If that fails, it logs a warning, and the next call tries again.
-    pub(super) fn apply(&mut self, changes: Vec<Record>) {
+    /// Whether there is stable storage.
+    pub(super) fn are_kept(&self) -> bool {
+        self.keep.is_some()
+    }
+
+    /// Brings changes to stable storage. False: that failed, which it logs, and the next call tries again.
+    pub(super) fn apply(&mut self, changes: Vec<Record>) -> bool {
         for change in changes {
             self.changed |= match change {
                 Record::Keep(Reclaiming {
@@ -105,7 +110,7 @@ impl Records {
             };
         }
         let Some(keep) = self.keep.as_mut().filter(|_| self.changed) else {
-            return;
+            return true;
         };
         let mut text = String::new();
         for (client, delegations) in &self.clients {
@@ -119,9 +124,10 @@ impl Records {
             Ok(()) => self.changed = false,
             Err(error) => tracing::warn!(
                 %error,
-                "cannot keep which NFSv4 clients hold state: they lose it if the server restarts"
+                "cannot keep which NFSv4 clients hold state: they lose it if the server restarts, and nobody gets what clients hold whose leases are over"
             ),
         }
+        !self.changed
     }
 }
 
@@ -157,7 +163,7 @@ impl FileRecords {
         if let Err(error) = &kept {
             tracing::warn!(
                 %error,
-                "cannot keep which files NFSv4 clients have write delegations of: after a restart others may read what these have changed since"
+                "cannot keep which files NFSv4 clients have write delegations of: they get no new ones"
             );
         }
         kept.is_ok()

@@ -37,8 +37,10 @@ pub(super) fn run(
             exchange_id(c, arguments, w)
         }
         O::CreateSession(arguments) => {
+            drop(state);
             add_connection(c);
-            let made = state.create_session(c.now, who, arrival(c), arguments)?;
+            let arrival = arrival(c);
+            let made = c.keeping(|state| state.create_session(c.now, who, arrival, arguments))?;
             plain(w, code, made)
         }
         O::DestroySession(session) => plain(
@@ -118,9 +120,8 @@ fn exchange_id(
     if c.minor == 1 && arguments.flags & exchange_id_flag::SUPPORTS_FENCE_OPS != 0 {
         return Err(Status::Inval.into());
     }
-    let mut state = c.server.state.lock();
-    let exchanged = state.exchange_id(c.now, Principal(c.acting.uid()), arguments)?;
-    drop(state);
+    let who = Principal(c.acting.uid());
+    let exchanged = c.keeping(|state| state.exchange_id(c.now, who, arguments))?;
     let ok = ExchangeIdOk {
         client_id: exchanged.client_id,
         sequence: exchanged.sequence,

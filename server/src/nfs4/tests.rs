@@ -29,6 +29,8 @@ mod restarts;
 mod slots;
 mod space;
 mod suspended;
+mod trunking;
+mod unkept;
 mod wants;
 mod withdrawn;
 mod xattrs;

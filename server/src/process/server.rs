@@ -300,7 +300,9 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
     Ok(Some(nfs4::Config {
         minors: config.nfs4,
         lease: config.lease.into(),
-        boot: boot(state.life()),
+        boot: state
+            .next_boot(seconds_since_1970())
+            .map_err(io::Error::other)?,
         records: nfs4::Records::read(&text, keep).naming_files(&files, keep_files),
         owners: nfs4::OwnersConfig {
             names: config.owner_names,
@@ -346,12 +348,9 @@ fn kept(
     Ok((text, keep))
 }
 
-/// A number that grows with each start, even if the state directory was lost: the seconds since 1970 plus the number of the
-/// life, because several starts may fall into one second.
-fn boot(life: u64) -> u32 {
+fn seconds_since_1970() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = since.map_or(0, |since| since.as_secs());
-    seconds.wrapping_add(life) as u32
+    since.map_or(0, |since| since.as_secs())
 }
 
 fn parts(

@@ -192,6 +192,12 @@ impl Exports {
         &self.config
     }
 
+    /// Tells this server from all others. Like file handles, it stays the same for as long as the state directory and what is
+    /// exported do. It may be shown to anybody.
+    pub fn server(&self) -> [u8; 16] {
+        self.naming.server()
+    }
+
     /// Page size.
     pub fn page(&self) -> PageSize {
         self.cache.page()

@@ -18,7 +18,7 @@ use odafs_fabric::sync::{Mutex, OnceLock};
 use crate::vfs::ObjectId;
 
 use ranges::Ranges;
-pub use ranges::{Held, Span};
+pub use ranges::{Held, Span, Wanted};
 
 /// A protocol that locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,20 +142,14 @@ impl Locks {
         Some(held)
     }
 
-    /// Whether nothing is in the way of `owner`.
-    pub fn is_free(
-        &self,
-        file: ObjectId,
-        span: Span,
-        write: bool,
-        owner: Option<LockOwner>,
-    ) -> bool {
+    /// For each of these locks of a file, whether nothing is in its way.
+    pub fn are_free(&self, file: ObjectId, wanted: &[Wanted]) -> Vec<bool> {
         self.walks();
         let table = self.table.lock();
         let ranges = table.files.get(&file);
-        let free = ranges.is_none_or(|ranges| ranges.is_free(span, write, owner));
+        let free = ranges.map_or_else(|| vec![true; wanted.len()], |it| it.are_free(wanted));
         drop(table);
-        if !free {
+        if free.contains(&false) {
             self.denied();
         }
         free

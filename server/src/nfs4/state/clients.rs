@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::back_channel::Callback;
 use super::legacy::CallbackAddress;
-use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
+use super::{Exchanged, Principal, Record, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
 
@@ -74,6 +74,10 @@ pub(super) struct Client {
     pub recorded: bool,
     /// Stable storage says that it may reclaim delegations.
     pub recorded_delegations: bool,
+    /// The number of the last record of that.
+    pub last_record: u64,
+    /// Stable storage was to forget it, because its lease was over and others wanted what it holds.
+    pub condemned: bool,
     /// When it last had delegations.
     pub delegated: Nanos,
     /// It held state when the server went down.
@@ -343,6 +347,8 @@ impl State {
             last_state: 0,
             recorded: false,
             recorded_delegations: false,
+            last_record: 0,
+            condemned: false,
             delegated: now,
             may_reclaim,
             callbacks: VecDeque::new(),
@@ -357,9 +363,14 @@ impl State {
     fn make_room(&mut self, now: Nanos) -> Result<(), Status> {
         while self.clients.len() >= self.limits.clients {
             let Some(number) = self.fresh.pop_front() else {
-                let mut numbers = self.clients.keys();
-                let over = numbers.find(|number| self.is_over(**number, now)).copied();
-                self.remove_client(over.ok_or(Status::Delay)?);
+                let over = self.clients.iter();
+                let over = over.filter(|(number, _)| self.is_over(**number, now));
+                // Those come first that need not be forgotten.
+                let first = over.min_by_key(|(_, client)| (client.recorded, client.renewed));
+                let number = *first.ok_or(Status::Delay)?.0;
+                if !self.remove_silent(number) {
+                    return Err(Self::HELD_UP);
+                }
                 continue;
             };
             if self.clients.get(&number).is_some_and(|c| !c.confirmed) {
@@ -392,34 +403,6 @@ impl State {
         }
     }
 
-    /// Records that the client may reclaim what it holds after a restart.
-    pub(super) fn record(&mut self, number: u32) {
-        if let Some(client) = self.clients.get_mut(&number)
-            && !client.recorded
-        {
-            client.recorded = true;
-            self.records.push(Record::Keep(Reclaiming {
-                identity: client.identity.clone(),
-                delegations: client.recorded_delegations,
-            }));
-        }
-    }
-
-    /// Takes everything from a client whose lease is over, because another wants it.
-    pub(super) fn expel(&mut self, number: u32) {
-        if !self.clients.get(&number).is_some_and(Client::legacy) {
-            self.remove_client(number);
-            return;
-        }
-        self.take_all(number);
-        if let Some(client) = self.clients.get_mut(&number) {
-            client.expelled = true;
-            if std::mem::take(&mut client.recorded) {
-                self.records.push(Record::Forget(client.identity.clone()));
-            }
-        }
-    }
-
     /// Makes room for state of a client if there is as much as there may be of all. Clients whose leases are over lose theirs.
     pub(super) fn make_room_for_state(&mut self, now: Nanos, client: u32) {
         let holds = |_, silent: &Client| silent.owners.iter().any(|of| !of.is_empty());
@@ -427,31 +410,6 @@ impl State {
             let most = state.limits.all_states;
             state.entries.len() < most && state.has_room_for_owner() && state.ranges + 2 <= most
         });
-    }
-
-    /// Takes everything from clients whose leases are over and that `hold` something, until there is room. Those that have been
-    /// silent for longest lose it first, and `wants` never does.
-    pub(super) fn expel_silent(
-        &mut self,
-        now: Nanos,
-        wants: u32,
-        hold: impl Fn(u32, &Client) -> bool,
-        has_room: impl Fn(&Self) -> bool,
-    ) {
-        if has_room(self) {
-            return;
-        }
-        let over = self.clients.iter().filter(|(number, client)| {
-            **number != wants && hold(**number, client) && client.idle(now) > self.limits.lease
-        });
-        let mut silent = Vec::from_iter(over.map(|(number, client)| (client.renewed, *number)));
-        silent.sort_unstable();
-        for (_, number) in silent {
-            self.expel(number);
-            if has_room(self) {
-                break;
-            }
-        }
     }
 
     pub(super) fn remove_client(&mut self, number: u32) {
@@ -465,7 +423,7 @@ impl State {
             }
         }
         if client.recorded {
-            self.records.push(Record::Forget(client.identity.clone()));
+            self.note_record(Record::Forget(client.identity.clone()));
         }
         if let Some(of) = self.identities.get_mut(&client.identity) {
             for known in [&mut of.confirmed, &mut of.unconfirmed] {

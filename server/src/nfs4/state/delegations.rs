@@ -24,7 +24,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back_channel::Callback;
 use super::opens::Key;
-use super::stateids::is_current;
+use super::stateids::{is_current, key_of};
 use super::{OpenRequest, Origin, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Side;
@@ -337,16 +337,24 @@ impl State {
                 self.drop_delegation(key);
             }
             Standing::Recalled(since) if now.since(since) > self.limits.lease => {
-                known.standing = Standing::Revoked;
-                table.counts.revoked += 1;
-                table.leave_file(key, file);
-                *table.revoked.entry(file).or_default() += 1;
-                if let Some(of) = table.clients.get_mut(&key.0) {
-                    of.revoked += 1;
+                if self.has_forgotten_delegations(key.0) {
+                    self.revoke(key, file);
                 }
-                self.record_delegations(key.0, false);
             }
             Standing::Recalled(_) | Standing::Revoked => {}
+        }
+    }
+
+    fn revoke(&mut self, key: Key, file: ObjectId) {
+        let table = &mut self.delegations;
+        if let Some(known) = table.all.get_mut(&key) {
+            known.standing = Standing::Revoked;
+            table.counts.revoked += 1;
+            table.leave_file(key, file);
+            *table.revoked.entry(file).or_default() += 1;
+            if let Some(of) = table.clients.get_mut(&key.0) {
+                of.revoked += 1;
+            }
         }
     }
 
@@ -414,7 +422,17 @@ impl State {
     ) -> Result<(), Status> {
         let key = self.delegation(sender, stateid, Some(file))?;
         self.drop_delegation(key);
+        self.record_unrevoked(key.0);
         Ok(())
+    }
+
+    /// Takes back a delegation that its client has not heard of.
+    pub fn take_back_delegation(&mut self, given: &StateId) {
+        let key = key_of(given);
+        if self.delegations.has(key) {
+            self.drop_delegation(key);
+            self.delegations.counts.granted -= 1;
+        }
     }
 
     /// Refuses to open a file by a delegation that does not allow this access (CLAIM_DELEGATE_CUR).
@@ -470,10 +488,7 @@ impl State {
             Err(Status::DelegRevoked) => {
                 let key = self.key(sender, stateid)?;
                 self.drop_delegation(key);
-                let of = self.delegations.clients.get(&key.0);
-                if of.is_some_and(|of| of.revoked == 0) {
-                    self.record_delegations(key.0, true);
-                }
+                self.record_unrevoked(key.0);
                 Ok(())
             }
             Err(other) => Err(other),
@@ -538,11 +553,6 @@ impl State {
         for key in Vec::from_iter(recalled.map(|(key, _)| *key)) {
             self.recall_one(now, key);
         }
-    }
-
-    /// Whether [`State::take_undelegated`] may return files.
-    pub fn has_undelegated(&self) -> bool {
-        !self.delegations.ended.is_empty()
     }
 
     /// The files that have ceased to be delegated since this was last called.

@@ -138,11 +138,11 @@ impl State {
         self.may_take(now, client, asked.reclaim)?;
         self.wait_no_more(client, owner, asked.file);
         while let Some(held) = self.conflict(asked.file, asked.span, asked.write, Some(owner)) {
-            if let Err(refused) = self.make_way(now, &held) {
+            if let Err(refused) = self.make_way(now, asked.file, asked.span, asked.write, &held) {
                 if asked.reclaim {
                     return Err(Status::ReclaimConflict.into());
                 }
-                if asked.waits {
+                if asked.waits && refused != Self::HELD_UP.into() {
                     self.wait_for(client, owner, asked.file, asked.span, asked.write);
                 }
                 return Err(refused);
@@ -170,7 +170,7 @@ impl State {
                 self.count_ranges(client, counted);
                 // The owner may have had a stronger lock, for which others wait.
                 if !asked.write && counted.before > 0 {
-                    self.wake(asked.file);
+                    self.wake(asked.file, asked.span);
                 }
             }
             // Another protocol has locked the range meanwhile.
@@ -199,7 +199,7 @@ impl State {
         let owner = self.find_owner(client, OwnerRole::Lock, owner.owner.0);
         let write = is_write(range.kind);
         while let Some(held) = self.conflict(file, span, write, owner) {
-            self.make_way(now, &held)?;
+            self.make_way(now, file, span, write, &held)?;
         }
         match self.may_be_locked_unseen(now, client, file, write) {
             true => Err(Status::Delay.into()),
@@ -292,15 +292,24 @@ impl State {
         known.filter(|_| owner.side == Side::Nfs4)
     }
 
-    /// Expels the client of a lock if its lease is over. Otherwise the lock is in the way. Other protocols have no leases.
-    fn make_way(&mut self, now: Nanos, held: &Held) -> Result<(), LockRefused> {
-        match self.owner_of(held.owner) {
-            Some(owner) if self.is_over(owner.client, now) => {
-                let client = owner.client;
-                self.expel(client);
-                Ok(())
-            }
-            _ => Err(LockRefused::Denied(self.conflict_with(held))),
+    /// Makes way for a lock past one that is in the way (`held`), if the lease of its client is over. Then all such clients with
+    /// locks in the way are expelled. Other protocols have no leases.
+    fn make_way(
+        &mut self,
+        now: Nanos,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+        held: &Held,
+    ) -> Result<(), LockRefused> {
+        let owner = self.owner_of(held.owner);
+        if !owner.is_some_and(|owner| self.is_over(owner.client, now)) {
+            return Err(LockRefused::Denied(self.conflict_with(held)));
+        }
+        let owners = self.locks.in_the_way(Side::Nfs4, file, span, write);
+        match self.expel_owners(now, &owners) {
+            true => Ok(()),
+            false => Err(Self::HELD_UP.into()),
         }
     }
 
@@ -319,12 +328,12 @@ impl State {
         let counted = self.locks.unlock(file, span, holder(owner));
         self.count_ranges(client, counted);
         if counted.before > 0 {
-            self.wake(file);
+            self.wake(file, span);
         }
     }
 
     /// Unlocks all that some owners of a client have locked of a file, and forgets their stateids (`keys`). However many they
-    /// are, this goes through the ranges of the file once, and once more for each owner that waits.
+    /// are, this goes through the ranges of the file once, and once more if owners wait.
     pub(super) fn drop_all_locks(&mut self, client: u32, file: ObjectId, keys: &[Key]) {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let owners: HashSet<u64> = entries.map(|entry| entry.owner).collect();
@@ -346,7 +355,7 @@ impl State {
             self.remove_entry(*key);
         }
         if given_back > 0 {
-            self.wake(file);
+            self.wake(file, Span::ALL);
         }
         self.release_file(file);
     }
@@ -359,13 +368,12 @@ impl State {
         }
     }
 
-    /// Others want what these owners have locked. Takes everything from their clients if their leases are over.
-    pub fn expel_owners(&mut self, now: Nanos, owners: &[u64]) {
-        for owner in owners {
-            let client = self.owners.get(owner).map(|owner| owner.client);
-            if let Some(client) = client.filter(|client| self.is_over(*client, now)) {
-                self.expel(client);
-            }
-        }
+    /// Others want what these owners have locked. Takes everything from their clients if their leases are over. False: that is
+    /// held up.
+    pub fn expel_owners(&mut self, now: Nanos, owners: &[u64]) -> bool {
+        let owners = owners.iter().filter_map(|owner| self.owners.get(owner));
+        let clients = owners.map(|owner| owner.client);
+        let over = clients.filter(|client| self.is_over(*client, now));
+        self.expel_all(&over.collect())
     }
 }

@@ -10,6 +10,7 @@ mod legacy;
 mod locks;
 mod opens;
 mod owners;
+mod records;
 mod sessions;
 mod shares;
 mod slots;
@@ -25,7 +26,7 @@ use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status}
 use odafs_fabric::clock::Nanos;
 
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Locks, Side};
+use crate::vfs::locks::Locks;
 
 pub use back_channel::{Callback, Called, Send};
 pub(super) use clients::identity as client_identity;
@@ -34,8 +35,10 @@ use copies::Copies;
 pub use copies::{Copied, Copying, NextPiece};
 use delegations::Delegations;
 pub use delegations::{CbGetattrAnswer, Delegated, DelegationCounts, Question};
+pub use opens::SharesBefore;
 use opens::{Entry, FileState, Key};
 use owners::KnownOwner;
+use records::RecordLog;
 use sessions::{SHORT_BYTES, Session};
 pub use stateids::client_named_by;
 
@@ -221,6 +224,8 @@ pub struct Opened {
     pub confirm: bool,
     /// Whether the client will be told when a lock that it was denied is free (4.1 and later).
     pub notifies: bool,
+    /// What it was before, if it is not new.
+    pub before: Option<SharesBefore>,
 }
 
 /// A range of bytes to lock.
@@ -297,6 +302,10 @@ struct Grace {
     /// Those of them that may reclaim delegations, with the files of write delegations that they have not reclaimed yet. While
     /// there are such clients, no file is changed, and nobody looks at these files.
     delegated: HashMap<Vec<u8>, HashSet<ObjectId>>,
+    /// The identities in `waiting` that stable storage has forgotten or is to forget.
+    forgotten: HashSet<Vec<u8>>,
+    /// The number of the last record that says so.
+    last_forgotten: u64,
 }
 
 /// What all clients hold.
@@ -326,8 +335,8 @@ pub struct State {
     copies: Copies,
     /// The locked ranges of files, including those of other protocols.
     locks: Arc<Locks>,
-    /// The changes that [`State::take_records`] returns next.
-    records: Vec<Record>,
+    /// The changes of who may reclaim.
+    record_log: RecordLog,
     /// The files of write delegations, and some whose delegations were returned since the last tick.
     named_files: NamedFiles,
     /// They have changed since [`State::take_named_files`].
@@ -367,6 +376,8 @@ impl State {
                     .map(|client| (client.identity.clone(), HashSet::new()))
                     .collect(),
                 waiting: (reclaiming.into_iter().map(|client| client.identity)).collect(),
+                forgotten: HashSet::new(),
+                last_forgotten: 0,
             },
             limits,
             boot,
@@ -383,7 +394,7 @@ impl State {
             delegations: Delegations::default(),
             copies: Copies::default(),
             locks: Arc::default(),
-            records: Vec::new(),
+            record_log: RecordLog::default(),
             named_files: NamedFiles::new(),
             named_files_changed: false,
             last_client: 0,
@@ -405,7 +416,7 @@ impl State {
     pub fn with_locks(mut self, locks: Arc<Locks>) -> Self {
         self.locks = locks;
         if !self.grace.waiting.is_empty() {
-            self.locks.reclaims_until(Side::Nfs4, self.grace.until);
+            self.tell_of_grace();
         }
         self
     }
@@ -415,44 +426,13 @@ impl State {
         self.limits.lease
     }
 
-    /// Whether clients may take no state but what they reclaim.
-    pub fn in_grace(&self, now: Nanos) -> bool {
-        now < self.grace.until && !self.grace.waiting.is_empty()
-            || self.locks.is_reclaiming(Side::Nlm, now)
-    }
-
-    /// Whether [`State::take_records`] would return changes.
-    pub fn has_records(&self) -> bool {
-        !self.records.is_empty()
-    }
-
-    /// The changes of who may reclaim since this was last called. They go to stable storage before the reply.
-    pub fn take_records(&mut self) -> Vec<Record> {
-        std::mem::take(&mut self.records)
-    }
-
     /// To be called every second or so. Removes clients that were never confirmed or that hold nothing once their leases are
     /// over, and those with state after [`COURTESY`].
     pub fn tick(&mut self, now: Nanos) {
-        self.end_grace(now);
         self.tick_callbacks(now);
         self.tick_slots(now);
-        self.tick_delegations(now);
-        self.expel_for_waiters(now);
-        let over: Vec<u32> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| {
-                let idle = client.idle(now);
-                let kept = client.confirmed && (client.states > 0 || client.expelled);
-                idle > self.limits.lease && (!kept || idle > COURTESY)
-            })
-            .map(|(number, _)| *number)
-            .chain(self.idle_with_delegations(now))
-            .collect();
-        for number in over {
-            self.remove_client(number);
-        }
+        self.record_returned(now);
+        self.end_leases(now);
         self.forget_returned(now);
         while let Some(number) = self.fresh.front() {
             let client = self.clients.get(number);
@@ -467,45 +447,24 @@ impl State {
         }
     }
 
-    /// A client reclaims, and may have more to reclaim: the grace period does not end in the next moments. If it is over and only
-    /// that of version 3 lasts, it does not begin again.
-    fn prolong_grace(&mut self, now: Nanos) {
-        if self.grace.waiting.is_empty() {
-            return;
-        }
-        let until = (now + PROLONGED).min(self.grace.latest);
-        if until > self.grace.until {
-            self.grace.until = until;
-            self.locks.reclaims_until(Side::Nfs4, until);
-        }
-    }
-
-    /// If the grace period is over, ends it: clients that have not reclaimed lose the right to.
-    ///
-    /// A client of sessions that has reclaimed a part and has not said that it is done loses the rest, and others may take it. So it
-    /// must not reclaim that after another restart (RFC 8881, section 8.4.3): stable storage knows of it again when it is done.
-    fn end_grace(&mut self, now: Nanos) {
-        if now < self.grace.until || self.grace.waiting.is_empty() {
-            return;
-        }
-        self.grace.delegated.clear();
-        self.locks.has_reclaimed(Side::Nfs4);
-        for identity in std::mem::take(&mut self.grace.waiting) {
-            let confirmed = self.identities.get(&identity).and_then(|of| of.confirmed);
-            let known = confirmed.and_then(|number| Some((number, self.clients.get_mut(&number)?)));
-            match known {
-                // In minor version 0 nobody says that he is done.
-                Some((_, client)) if client.legacy() && client.recorded => {}
-                Some((number, client)) if client.legacy() && client.states > 0 => {
-                    self.record(number);
-                }
-                known => {
-                    if let Some((_, client)) = known {
-                        client.recorded = false;
-                    }
-                    self.records.push(Record::Forget(identity));
-                }
-            }
+    /// The part of [`State::tick`] that stable storage may hold up.
+    pub fn end_leases(&mut self, now: Nanos) {
+        self.end_grace(now);
+        self.tick_delegations(now);
+        self.expel_for_waiters(now);
+        let over: Vec<u32> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| {
+                let idle = client.idle(now);
+                let kept = client.confirmed && (client.states > 0 || client.expelled);
+                idle > self.limits.lease && (!kept || idle > COURTESY)
+            })
+            .map(|(number, _)| *number)
+            .chain(self.idle_with_delegations(now))
+            .collect();
+        for number in over {
+            self.remove_silent(number);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Opens and their stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2
 //! and 16.16 to 16.19).
 
-use std::collections::BTreeSet;
+mod undo;
+
+use std::collections::{BTreeSet, HashSet};
 
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
 use odafs_fabric::clock::Nanos;
@@ -9,11 +11,13 @@ use odafs_fabric::clock::Nanos;
 use super::locks::holder;
 use super::owners::OwnerRole;
 use super::shares::Shares;
-use super::stateids::{is_current, key_of};
+use super::stateids::is_current;
 use super::waiters::Waiter;
 use super::{Io, OpenRequest, Opened, Sender, State};
 use crate::vfs::ObjectId;
 use crate::vfs::advice::Pattern;
+
+pub use undo::SharesBefore;
 
 /// What names a state: the number of its client, and its own number within the client.
 pub(super) type Key = (u32, u32);
@@ -125,23 +129,24 @@ impl State {
             true => Status::ReclaimConflict,
             false => status,
         };
-        while let Some(theirs) = self.share_conflict(request) {
-            if theirs == client || !self.is_over(theirs, now) {
-                return Err(refused(Status::ShareDenied));
-            }
-            self.expel(theirs);
+        let others = self.share_conflicts(request);
+        if (others.iter()).any(|other| *other == client || !self.is_over(*other, now)) {
+            return Err(refused(Status::ShareDenied));
+        }
+        if !self.expel_all(&others) {
+            return Err(refused(Self::HELD_UP));
         }
         if self.open_waits(now, client, request) {
             return Err(refused(Status::Delay));
         }
         let file = request.file;
-        let key = match self.held.get(&(owner, file)) {
-            Some(key) => *key,
+        let (key, before) = match self.held.get(&(owner, file)) {
+            Some(key) => (*key, self.shares_of(*key)),
             None => {
                 let what = What::Open(Open::default());
                 let key = self.add_entry(client, owner, file, what)?;
                 self.opens += 1;
-                key
+                (key, None)
             }
         };
         if let Some(entry) = self.entries.get_mut(&key)
@@ -168,29 +173,15 @@ impl State {
             stateid,
             confirm,
             notifies,
+            before,
         })
     }
 
-    /// Forgets an open that its client is not told of, because OPEN has failed or brings a delegation instead. False: the open
-    /// was there before and stays.
-    pub fn take_back_open(&mut self, opened: &StateId) -> bool {
-        let key = key_of(opened);
-        let Some(entry) = self.entries.get(&key) else {
-            return false;
-        };
-        let new = opened.sequence == 1 && entry.sequence == 1;
-        if new {
-            let owner = entry.owner;
-            self.drop_open(key);
-            self.release_owner(owner);
-        }
-        new
-    }
-
-    /// The client of an open that conflicts with this one. An open of the same owner conflicts too (RFC 8881, section 9.7).
-    fn share_conflict(&self, request: &OpenRequest) -> Option<u32> {
-        let file = self.files.get(&request.file)?;
-        file.opens.conflict(request.access, request.deny)
+    /// The clients of opens that conflict with this one. An open of the same owner conflicts too (RFC 8881, section 9.7).
+    fn share_conflicts(&self, request: &OpenRequest) -> HashSet<u32> {
+        let file = self.files.get(&request.file);
+        let opens = file.map(|file| file.opens.conflicts(request.access, request.deny));
+        opens.into_iter().flatten().collect()
     }
 
     /// Whether a client has the file open with any of this access. The client `besides` does not count.
@@ -294,7 +285,11 @@ impl State {
         }
         if *stateid == StateId::ANONYMOUS || *stateid == StateId::READ_BYPASS {
             self.end_grace(now);
-            if self.in_grace(now) {
+            let grace = match io {
+                Io::Read => self.in_grace_for_reading(now),
+                Io::Write => self.in_grace(now),
+            };
+            if grace {
                 return Err(Status::Grace);
             }
             return match self.denies(now, file, io) {

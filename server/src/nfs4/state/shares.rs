@@ -52,10 +52,9 @@ impl Shares {
         bits.filter_map(move |(bit, with)| (word & 1 << bit != 0).then_some(with))
     }
 
-    /// The client of an open that conflicts with another one of this access and deny.
-    pub fn conflict(&self, access: u32, deny: u32) -> Option<u32> {
-        let mut in_the_way = self.with_any(word(deny, access));
-        in_the_way.find_map(|opens| Some(opens.first()?.0))
+    /// The clients of opens that conflict with another one of this access and deny, each once for each bit.
+    pub fn conflicts(&self, access: u32, deny: u32) -> impl Iterator<Item = u32> {
+        self.clients_with(word(deny, access))
     }
 
     /// Whether the file is open with any of this access. The client `besides` does not count.
@@ -70,7 +69,11 @@ impl Shares {
 
     /// The clients that deny any of this, each once for each bit.
     pub fn denying(&self, deny: u32) -> impl Iterator<Item = u32> {
-        self.with_any(word(0, deny)).flat_map(|opens| {
+        self.clients_with(word(0, deny))
+    }
+
+    fn clients_with(&self, word: u32) -> impl Iterator<Item = u32> {
+        self.with_any(word).flat_map(|opens| {
             let next = |after: &u32| opens.range((after.checked_add(1)?, 0)..).next();
             let first = opens.first().map(|key| key.0);
             std::iter::successors(first, move |last| next(last).map(|key| key.0))
@@ -111,9 +114,10 @@ mod tests {
         let mut shares = Shares::default();
         shares.set((7, 1), READ, 0);
         shares.set((8, 1), READ | WRITE, share_deny::WRITE);
-        assert_eq!(shares.conflict(READ, 0), None);
-        assert_eq!(shares.conflict(WRITE, 0), Some(8));
-        assert_eq!(shares.conflict(READ, share_deny::READ), Some(7));
+        let conflicts = |access, deny| Vec::from_iter(shares.conflicts(access, deny));
+        assert_eq!(conflicts(READ, 0), []);
+        assert_eq!(conflicts(WRITE, 0), [8]);
+        assert_eq!(conflicts(READ, share_deny::READ), [7, 8]);
         assert!(shares.is_open_for(READ, Some(8)) && shares.is_open_for(WRITE, Some(7)));
         assert!(!shares.is_open_for(WRITE, Some(8)));
         assert_eq!(Vec::from_iter(shares.denying(share_deny::WRITE)), [8]);

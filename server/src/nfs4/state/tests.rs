@@ -7,6 +7,7 @@ mod greedy;
 mod locks;
 mod random;
 mod recalls;
+mod records;
 mod silent;
 mod slots;
 
@@ -14,6 +15,7 @@ use odafs_common::wire::nfs4::*;
 use odafs_fabric::clock::Nanos;
 
 use super::*;
+use crate::vfs::locks::Side;
 
 const LEASE: Nanos = Nanos::from_secs(90);
 const WHO: Principal = Principal(1000);

@@ -10,7 +10,7 @@ use super::back_channel::Callback;
 use super::locks::holder;
 use super::owners::OwnerRole;
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Held, Side, Span};
+use crate::vfs::locks::{Held, Side, Span, Wanted};
 
 /// The most locks for which a client can wait, together with the callbacks that wait for it.
 const WAITERS_MAX: usize = 256;
@@ -63,7 +63,7 @@ impl State {
             });
             // Another protocol may have released the lock meanwhile.
             let last = state.waiters.len() - 1;
-            self.wake_from(last, file);
+            self.wake_from(last, file, Span::ALL);
         }
     }
 
@@ -74,7 +74,7 @@ impl State {
             state.is_some_and(|state| !state.waiters.is_empty())
         });
         for file in self.locks.take_news(Side::Nfs4) {
-            self.wake(file);
+            self.wake(file, Span::ALL);
         }
     }
 
@@ -119,33 +119,45 @@ impl State {
         }
     }
 
-    /// Locks of the file were released: tells the owners whose locks are free now.
-    pub(super) fn wake(&mut self, file: ObjectId) {
-        self.wake_from(0, file);
+    /// Locks in this part of the file were released: tells the owners whose locks are free now.
+    pub(super) fn wake(&mut self, file: ObjectId, freed: Span) {
+        self.wake_from(0, file, freed);
     }
 
     /// As [`wake`](Self::wake), for the waiters from this index on.
-    fn wake_from(&mut self, first: usize, file: ObjectId) {
+    fn wake_from(&mut self, first: usize, file: ObjectId, freed: Span) {
         let Some(state) = self.files.get(&file) else {
             return;
         };
-        if state.waiters.len() <= first {
+        let waiters = state.waiters.iter().enumerate().skip(first);
+        let (at, wanted): (Vec<usize>, Vec<Wanted>) = waiters
+            .filter(|(_, waiter)| waiter.span.overlaps(freed))
+            .map(|(at, waiter)| {
+                let owner = self.find_owner(waiter.client, OwnerRole::Lock, &waiter.owner);
+                let wanted = Wanted {
+                    span: waiter.span,
+                    write: waiter.write,
+                    owner: owner.map(holder),
+                };
+                (at, wanted)
+            })
+            .unzip();
+        if wanted.is_empty() {
             return;
         }
         // This comes first, so that a lock that is released after the look below makes news.
         self.locks.watch(file, Side::Nfs4);
-        let is_free = |waiter: &Waiter| {
-            let owner = self.find_owner(waiter.client, OwnerRole::Lock, &waiter.owner);
-            let owner = owner.map(holder);
-            self.locks.is_free(file, waiter.span, waiter.write, owner)
-        };
-        let mut free = Vec::from_iter(state.waiters[first..].iter().map(is_free)).into_iter();
+        let free = self.locks.are_free(file, &wanted);
+        let free = at.into_iter().zip(free).filter(|(_, free)| *free);
+        let mut free = free.map(|(at, _)| at).peekable();
         let Some(state) = self.files.get_mut(&file) else {
             return;
         };
-        let woken = state
-            .waiters
-            .extract_if(first.., |_| free.next() == Some(true));
+        let mut at = 0..state.waiters.len();
+        let woken = state.waiters.extract_if(.., |_| {
+            let at = at.next();
+            free.next_if(|free| Some(*free) == at).is_some()
+        });
         let woken: Vec<Waiter> = woken.collect();
         for waiter in woken {
             self.forget_wait(waiter.client, file);

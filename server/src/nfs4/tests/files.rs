@@ -1,6 +1,8 @@
 //! Data and attributes.
 
 use super::*;
+use crate::vfs::ObjectId;
+use crate::vfs::promises::{Holders, Keeper, Party};
 
 #[test]
 fn what_is_written_is_read_by_the_current_stateid_and_by_its_own() {
@@ -215,4 +217,45 @@ fn data_goes_to_a_placement_and_what_follows_into_the_reply() {
     let whole = Reply(whole);
     assert!(matches!(&whole.all()[2], OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
     assert!(matches!(whole.last(), OperationResult::GetFileHandle(Ok(ok)) if ok.0 == handle));
+}
+
+/// Whoever has a promise of the file keeps it.
+struct Keeps;
+
+impl Holders for Keeps {
+    fn give_back(&self, _object: ObjectId, _by: Party) -> bool {
+        false
+    }
+
+    fn broken(&self, _object: ObjectId) {}
+}
+
+#[test]
+fn an_open_that_cannot_truncate_changes_no_stateid() {
+    let room = Room::new();
+    let file = room.world.file("file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (first, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let keeps: Arc<dyn Holders> = Arc::new(Keeps);
+    let promises = room.world.export.promises();
+    promises.keep(Keeper::Odafs, Arc::downgrade(&keeps));
+    assert!(promises.make(Keeper::Odafs, &file));
+    let both = (share_access::BOTH, share_deny::WRITE);
+    for by in [&b"me"[..], b"new"] {
+        let truncate = CreateHow::Unchecked(RawAttributes {
+            mask: Bitmap::of(&[Attribute::Size]),
+            values: AttributeValues(&[0; 8]),
+        });
+        let open = client.open(by, b"file", both, Some(truncate));
+        let reply = client.does(&[Operation::PutRootFileHandle, open]);
+        assert_eq!(reply.status(), Status::Delay, "{:?}", reply.all());
+    }
+    // Nobody is denied anything, and nothing may be written.
+    let other = Client::new(&room, b"other", 2);
+    other.opened(b"me", b"file", (share_access::WRITE, 0), None);
+    let data = write(first, 0, Stable::Unstable, b"new");
+    let reply = client.does(&[put(&handle), data]);
+    assert_eq!(reply.status(), Status::OpenMode);
+    let reply = client.does(&[put(&handle), close(first, 0)]);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
 }

@@ -1,6 +1,7 @@
 //! Delegations and restarts: nothing is changed before it is known who had some, and who lost them gets none back.
 
 use odafs_fabric::sync::Mutex;
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 
 use super::callbacks::{hearing, listening};
 use super::delegations::{BOTH, READ, attributes_op, claims, gives_back, open_op, opens, recall};
@@ -14,37 +15,60 @@ use crate::vfs::write::{Stable as VfsStable, write as write_pages};
 
 /// Stable storage.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<String>>, Arc<Mutex<String>>);
+pub(super) struct Kept(Arc<Mutex<String>>, Arc<Mutex<String>>, Arc<Refusing>);
+
+/// What stable storage does not take.
+#[derive(Default)]
+struct Refusing {
+    clients: AtomicBool,
+    files: AtomicBool,
+}
+
+/// Brings a text to stable storage, unless that refuses.
+fn bring(text: &str, to: &Mutex<String>, refuses: &AtomicBool) -> std::io::Result<()> {
+    match refuses.load(Ordering::Relaxed) {
+        true => Err(std::io::ErrorKind::StorageFull.into()),
+        false => {
+            *to.lock() = text.to_owned();
+            Ok(())
+        }
+    }
+}
 
 impl Kept {
-    fn text(&self) -> String {
+    /// Which clients may reclaim.
+    pub fn text(&self) -> String {
         self.0.lock().clone()
     }
 
     /// The files of write delegations.
-    fn files(&self) -> String {
+    pub fn files(&self) -> String {
         self.1.lock().clone()
+    }
+
+    /// From now on it takes neither, one or both of these texts.
+    pub fn refuses(&self, clients: bool, files: bool) {
+        self.2.clients.store(clients, Ordering::Relaxed);
+        self.2.files.store(files, Ordering::Relaxed);
     }
 
     /// What a server reads when it starts, and then keeps.
     fn records(&self) -> Records {
         let (clients, files) = (self.clone(), self.clone());
         let records = Records::read(&self.text(), move |text| {
-            *clients.0.lock() = text.to_owned();
-            Ok(())
+            bring(text, &clients.0, &clients.2.clients)
         });
         records.naming_files(&self.files(), move |text| {
-            *files.1.lock() = text.to_owned();
-            Ok(())
+            bring(text, &files.1, &files.2.files)
         })
     }
 
     /// A server that starts, with a file.
-    fn room(&self) -> (Room, Arc<File>) {
+    pub fn room(&self) -> (Room, Arc<File>) {
         self.room_of(LEASE)
     }
 
-    fn room_of(&self, lease: Nanos) -> (Room, Arc<File>) {
+    pub fn room_of(&self, lease: Nanos) -> (Room, Arc<File>) {
         let config = ExportsConfig {
             name: "/".to_owned(),
             ..ExportsConfig::default()
@@ -56,13 +80,13 @@ impl Kept {
 }
 
 /// A write by another protocol.
-fn writes(room: &Room, file: &Arc<File>) -> Result<(), crate::vfs::Status> {
+pub(super) fn writes(room: &Room, file: &Arc<File>) -> Result<(), crate::vfs::Status> {
     let export = &room.world.export;
     let written = write_pages(export, &owner(), file, 0, &b"new"[..], VfsStable::Unstable);
     written.map(drop).map_err(|refused| refused.error.status)
 }
 
-fn file_handle(client: &Client<'_>) -> Vec<u8> {
+pub(super) fn file_handle(client: &Client<'_>) -> Vec<u8> {
     let find = [
         Operation::PutRootFileHandle,
         Operation::Lookup(Name(b"file")),
@@ -73,7 +97,7 @@ fn file_handle(client: &Client<'_>) -> Vec<u8> {
     handle.0.to_vec()
 }
 
-fn returning<'r>(room: &'r Room) -> (Client<'r>, Arc<super::callbacks::Mailbox>) {
+pub(super) fn returning<'r>(room: &'r Room) -> (Client<'r>, Arc<super::callbacks::Mailbox>) {
     let (caller, mailbox) = listening(1);
     let flag = create_session_flag::BACK_CHANNEL;
     (Client::reclaiming(room, b"holder", caller, flag), mailbox)
@@ -323,7 +347,7 @@ fn stable_storage_names_the_files_of_write_delegations() {
     assert_eq!(kept.files(), "");
 }
 
-fn lock<'a>(client: &Client<'_>, open: StateId, reclaim: bool) -> Operation<'a> {
+pub(super) fn lock<'a>(client: &Client<'_>, open: StateId, reclaim: bool) -> Operation<'a> {
     Operation::Lock(LockArgs {
         kind: LockType::Write,
         reclaim,

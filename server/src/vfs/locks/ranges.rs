@@ -61,7 +61,52 @@ impl Held {
     }
 }
 
-/// The locks of a file.
+/// A lock that somebody wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The range.
+    pub span: Span,
+    /// Whether it excludes all others (a write lock).
+    pub write: bool,
+    /// The owner, whose own locks are not in the way.
+    pub owner: Option<LockOwner>,
+}
+
+/// How far some ranges reach.
+#[derive(Default)]
+struct Reach {
+    /// The owner of the range that reaches furthest, and the last byte of that.
+    furthest: Option<(LockOwner, u64)>,
+    /// The last byte of all ranges of other owners.
+    others: Option<u64>,
+}
+
+impl Reach {
+    fn add(&mut self, held: &Held) {
+        let (owner, last) = (held.owner, held.span.last);
+        match self.furthest {
+            Some((known, furthest)) if known == owner => {
+                self.furthest = Some((owner, furthest.max(last)));
+            }
+            Some((_, furthest)) if last <= furthest => self.others = self.others.max(Some(last)),
+            known => {
+                self.others = known.map(|(_, furthest)| furthest);
+                self.furthest = Some((owner, last));
+            }
+        }
+    }
+
+    /// The last byte of all ranges, but for those of this owner.
+    fn beside(&self, owner: Option<LockOwner>) -> Option<u64> {
+        let (known, furthest) = self.furthest?;
+        match Some(known) == owner {
+            true => self.others,
+            false => Some(furthest),
+        }
+    }
+}
+
+/// The locks of a file, in the order of their first bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges(Vec<Held>);
 
@@ -115,15 +160,40 @@ impl Ranges {
 
     /// A lock in the way of `owner`, the first in the file.
     pub fn conflict(&self, span: Span, write: bool, owner: Option<LockOwner>) -> Option<Held> {
-        let held = self.0.iter();
-        let in_the_way = held.filter(|held| Some(held.owner) != owner && held.blocks(span, write));
-        in_the_way.min_by_key(|held| held.span.first).copied()
+        let mut held = self.0.iter();
+        let in_the_way = held.find(|held| Some(held.owner) != owner && held.blocks(span, write));
+        in_the_way.copied()
     }
 
-    /// Whether nothing is in the way of `owner`.
-    pub fn is_free(&self, span: Span, write: bool, owner: Option<LockOwner>) -> bool {
-        let mut held = self.0.iter();
-        !held.any(|held| Some(held.owner) != owner && held.blocks(span, write))
+    /// For each of these locks, whether nothing is in its way. However many they are, this goes through the ranges once.
+    pub fn are_free(&self, wanted: &[Wanted]) -> Vec<bool> {
+        let mut free = vec![true; wanted.len()];
+        let mut order = Vec::from_iter(wanted.iter().zip(&mut free));
+        order.sort_unstable_by_key(|(wanted, _)| wanted.span.last);
+        let mut held = self.0.iter().peekable();
+        // The ranges that do not begin behind the lock, and those of them that are locked for writing.
+        let (mut all, mut writes) = (Reach::default(), Reach::default());
+        for (wanted, free) in order {
+            while let Some(held) = held.next_if(|held| held.span.first <= wanted.span.last) {
+                all.add(held);
+                if held.write {
+                    writes.add(held);
+                }
+            }
+            let reach = match wanted.write {
+                true => &all,
+                false => &writes,
+            };
+            let last = reach.beside(wanted.owner);
+            *free = last.is_none_or(|last| last < wanted.span.first);
+        }
+        free
+    }
+
+    fn insert(&mut self, held: Held) {
+        let before = |known: &Held| known.span.first <= held.span.first;
+        let at = self.0.partition_point(before);
+        self.0.insert(at, held);
     }
 
     /// What these owners have locked.
@@ -168,7 +238,7 @@ impl Ranges {
             }
             !joins
         });
-        self.0.push(Held {
+        self.insert(Held {
             span: whole,
             write,
             owner,
@@ -202,6 +272,60 @@ impl Ranges {
             }
             !goes
         });
-        self.0.append(&mut rests);
+        for rest in rests {
+            self.insert(rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span() -> impl Strategy<Value = Span> {
+        let ends = prop_oneof![4 => 0..24u64, 1 => Just(u64::MAX)];
+        (0..20u64, ends).prop_map(|(first, last)| Span {
+            first,
+            last: last.max(first),
+        })
+    }
+
+    fn owner() -> impl Strategy<Value = LockOwner> {
+        (0..4u64).prop_map(|number| LockOwner {
+            side: Side::Nfs4,
+            number,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn many_locks_are_free_if_each_is(
+            steps in prop::collection::vec((span(), owner(), prop::option::of(any::<bool>())), 0..40),
+            wanted in prop::collection::vec((span(), any::<bool>(), prop::option::of(owner())), 0..20),
+        ) {
+            let mut ranges = Ranges::default();
+            for (span, owner, lock) in steps {
+                match lock {
+                    Some(write) if ranges.conflict(span, write, Some(owner)).is_none() => {
+                        ranges.lock(span, write, owner);
+                    }
+                    Some(_) => {}
+                    None => ranges.unlock(span, owner),
+                }
+                prop_assert!(ranges.0.is_sorted_by_key(|held| held.span.first));
+            }
+            let wanted = Vec::from_iter(wanted.into_iter().map(|(span, write, owner)| Wanted {
+                span,
+                write,
+                owner,
+            }));
+            let blocks = |held: &Held, of: &Wanted| {
+                Some(held.owner) != of.owner && held.blocks(of.span, of.write)
+            };
+            let free = wanted.iter().map(|of| !ranges.0.iter().any(|held| blocks(held, of)));
+            prop_assert_eq!(ranges.are_free(&wanted), Vec::from_iter(free));
+        }
     }
 }

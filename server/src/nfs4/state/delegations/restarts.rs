@@ -9,7 +9,7 @@ use odafs_fabric::clock::Nanos;
 use super::Delegated;
 use crate::nfs4::state::clients::Kind;
 use crate::nfs4::state::opens::Key;
-use crate::nfs4::state::{NamedFiles, Reclaiming, Record, Sender, State};
+use crate::nfs4::state::{NamedFiles, Sender, State};
 use crate::vfs::ObjectId;
 
 impl State {
@@ -53,7 +53,7 @@ impl State {
     }
 
     /// Records whether the client may also reclaim delegations from now on.
-    pub(super) fn record_delegations(&mut self, number: u32, delegations: bool) {
+    pub(in crate::nfs4::state) fn record_delegations(&mut self, number: u32, delegations: bool) {
         if let Some(client) = self.clients.get_mut(&number)
             && client.recorded_delegations != delegations
         {
@@ -69,11 +69,16 @@ impl State {
                 // It may reclaim nothing before it is done.
                 return;
             }
-            client.recorded = true;
-            self.records.push(Record::Keep(Reclaiming {
-                identity: client.identity.clone(),
-                delegations,
-            }));
+            self.record_anew(number);
+        }
+    }
+
+    /// Records that the client may reclaim the delegations that it has left, unless some are revoked that it has not
+    /// acknowledged.
+    pub(super) fn record_unrevoked(&mut self, number: u32) {
+        let of = self.delegations.clients.get(&number);
+        if of.is_some_and(|of| of.revoked == 0) {
+            self.record_delegations(number, true);
         }
     }
 

@@ -94,7 +94,7 @@ fn a_close_goes_through_the_locks_of_a_file_once() {
         walks(state) - before
     };
     assert_eq!(close(0), 1);
-    assert_eq!(close(7), 8);
+    assert_eq!(close(7), 2);
 }
 
 #[test]
@@ -178,4 +178,41 @@ fn owners_with_long_names_are_fewer() {
     assert!(state.name_bytes <= limits().all_states * 64);
     state.tick(at(48 * 3600));
     assert_empty(state);
+}
+
+#[test]
+fn a_lock_that_is_given_back_concerns_only_those_that_wait_for_a_part_of_it() {
+    let state = &mut machine();
+    let (id, _) = client(state, at(0), b"holds");
+    let (other, _) = delegations::hearing(state, b"waits", 1);
+    let held = open(state, at(0), id, b"o", (3, 0)).unwrap();
+    let theirs = open(state, at(0), other, b"o", (3, 0)).unwrap();
+    let mut locked = None;
+    for offset in 0..10 {
+        locked = lock(state, (id, held), b"l", LockType::Write, 1, offset * 2).ok();
+    }
+    let waits = [3u64, 5, 5, 5, 5];
+    for (name, offset) in waits.into_iter().enumerate() {
+        let name = [name as u8];
+        let kind = LockType::WriteWait;
+        lock(state, (other, theirs), &name, kind, 1, offset * 2).unwrap_err();
+    }
+    let mut gives_back = |state: &mut State, offset: u64| {
+        let walks = |state: &State| state.locks.walks.load(std::sync::atomic::Ordering::Relaxed);
+        let before = walks(state);
+        let range = LockRange {
+            kind: LockType::Write,
+            offset: offset * 2,
+            length: 1,
+        };
+        let named = locked.expect("locked");
+        let sender = Sender::Client(id);
+        locked = state.unlock(at(1), sender, &named, FILE, range).ok();
+        walks(state) - before
+    };
+    assert_eq!(gives_back(state, 9), 1);
+    assert_eq!(gives_back(state, 3), 2);
+    assert_eq!(gives_back(state, 5), 2);
+    assert!(state.files[&FILE].waiters.is_empty());
+    assert_eq!(state.take_callbacks(at(1)).len(), 1);
 }

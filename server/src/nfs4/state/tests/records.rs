@@ -1,0 +1,159 @@
+//! What a client loses only when stable storage has forgotten that it may reclaim it.
+
+use super::delegations::{file, hearing, renew, take};
+use super::*;
+
+/// Stable storage has all changes from now on.
+fn keep(state: &mut State) -> Vec<Record> {
+    let records = state.take_records();
+    state.have_kept_records();
+    records
+}
+
+fn stable() -> State {
+    machine().with_stable_storage()
+}
+
+#[test]
+fn who_comes_back_before_it_is_expelled_is_recorded_again() {
+    let state = &mut stable();
+    let (one, _) = client(state, at(0), b"one");
+    open(state, at(0), one, b"o", (3, 3)).unwrap();
+    let known = keep(state);
+    let (two, _) = client(state, at(100), b"two");
+    keep(state);
+    state.begin();
+    assert_eq!(open(state, at(100), two, b"o", (1, 0)), Err(Status::Delay));
+    assert!(state.is_held_up());
+    let forgotten = Record::Forget([1, b'o', b'n', b'e'].to_vec());
+    assert_eq!(state.take_records(), std::slice::from_ref(&forgotten));
+    // It is asked for once, and stable storage does not have it yet.
+    state.begin();
+    assert_eq!(open(state, at(100), two, b"o", (1, 0)), Err(Status::Delay));
+    assert!(state.is_held_up() && state.take_records().is_empty());
+    state.have_kept_records();
+    renew(state, one, at(101));
+    state.tick(at(101));
+    assert_eq!(keep(state), known);
+    state.begin();
+    assert_eq!(
+        open(state, at(101), two, b"o", (1, 0)),
+        Err(Status::ShareDenied)
+    );
+    assert!(!state.is_held_up());
+    // The next time it does not.
+    renew(state, two, at(200));
+    assert_eq!(open(state, at(200), two, b"o", (1, 0)), Err(Status::Delay));
+    assert_eq!(keep(state), [forgotten]);
+    open(state, at(200), two, b"o", (1, 0)).unwrap();
+    assert!(state.session_client(one).is_err() && state.take_records().is_empty());
+}
+
+#[test]
+fn a_delegation_is_revoked_when_stable_storage_knows_that_it_is_not_reclaimed() {
+    let state = &mut stable();
+    let (a, _) = hearing(state, b"a", 1);
+    let sender = Sender::Client(a);
+    let held = take(state, at(0), a, FILE).unwrap();
+    let number = state.number(a).unwrap();
+    assert!(!state.has_recorded_delegations(number));
+    keep(state);
+    assert!(state.has_recorded_delegations(number));
+    let other = take(state, at(0), a, file(9)).unwrap();
+    assert!(!state.recall(at(1), FILE, None));
+    renew(state, a, at(92));
+    for _ in 0..2 {
+        state.begin();
+        assert!(!state.recall(at(92), FILE, None) && state.is_held_up());
+        assert!(state.take_undelegated().is_empty());
+    }
+    // It can still be returned, and then the other one can be reclaimed.
+    assert_eq!(state.delegation_return(sender, &held, FILE), Ok(()));
+    keep(state);
+    assert!(state.has_recorded_delegations(number));
+    assert!(!state.recall(at(92), file(9), None));
+    renew(state, a, at(184));
+    state.tick(at(184));
+    assert_eq!(state.test_state(a, &other), Status::Ok);
+    keep(state);
+    assert!(!state.has_recorded_delegations(number));
+    state.tick(at(185));
+    assert_eq!(state.test_state(a, &other), Status::DelegRevoked);
+    assert_eq!(state.take_undelegated(), [FILE, file(9)]);
+}
+
+#[test]
+fn a_delegation_that_its_client_has_not_heard_of_leaves_nothing() {
+    let state = &mut stable();
+    let (a, _) = hearing(state, b"a", 1);
+    let given = take(state, at(0), a, FILE).unwrap();
+    state.take_back_delegation(&given);
+    assert_eq!(state.take_undelegated(), [FILE]);
+    let counts = state.delegation_counts();
+    assert_eq!((counts.held, counts.granted), (0, 0));
+    assert_eq!(state.test_state(a, &given), Status::BadStateId);
+    state.take_back_delegation(&given);
+}
+
+#[test]
+fn who_is_silent_for_a_day_is_forgotten_before_it_is_removed() {
+    let state = &mut stable();
+    let (one, _) = client(state, at(0), b"one");
+    open(state, at(0), one, b"o", (3, 3)).unwrap();
+    keep(state);
+    let day = 48 * 3600;
+    for _ in 0..2 {
+        state.tick(at(day));
+        assert!(state.session_client(one).is_ok());
+    }
+    keep(state);
+    state.tick(at(day + 1));
+    assert_empty(state);
+}
+
+#[test]
+fn many_silent_clients_are_forgotten_at_once() {
+    let state = &mut stable();
+    for name in 0..8u8 {
+        let (id, _) = client(state, at(0), &[name]);
+        open(state, at(0), id, b"o", (1, 2)).unwrap();
+    }
+    keep(state);
+    let (late, _) = client(state, at(100), b"late");
+    assert_eq!(open(state, at(100), late, b"o", (2, 0)), Err(Status::Delay));
+    assert_eq!(keep(state).len(), 9);
+    open(state, at(100), late, b"o", (2, 0)).unwrap();
+    assert_eq!(state.counts()[0], 1);
+}
+
+#[test]
+fn an_open_that_fails_leaves_the_one_before_as_it_was() {
+    let state = &mut machine();
+    let (one, _) = client(state, at(0), b"one");
+    let named = owner(one, b"o");
+    let sender = Sender::Client(one);
+    let first = open(state, at(0), one, b"o", (1, 0)).unwrap();
+    let widened = state.open(at(1), sender, &named, &wanted(3, 0)).unwrap();
+    state.undo_open(&widened);
+    let key = *state.held.values().next().unwrap();
+    assert_eq!(state.entries[&key].shares(), Some((1, 0)));
+    assert_eq!(state.files[&FILE].opens.of(key), Some((1, 0)));
+    assert_eq!(state.test_state(one, &first), Status::Ok);
+    // Nobody can go back to what it was not opened for.
+    let down = state.open_downgrade(at(1), sender, &first, FILE, 2, 0);
+    assert_eq!(down, Err(Status::Inval));
+    // What was opened once more meanwhile stays.
+    let widened = state.open(at(1), sender, &named, &wanted(2, 0)).unwrap();
+    let again = state.open(at(1), sender, &named, &wanted(1, 0)).unwrap();
+    state.undo_open(&widened);
+    assert_eq!(state.entries[&key].shares(), Some((3, 0)));
+    assert_eq!(state.test_state(one, &again.stateid), Status::Ok);
+    // A new one goes.
+    let other = OpenRequest {
+        file: file(9),
+        ..wanted(1, 0)
+    };
+    let new = state.open(at(1), sender, &named, &other).unwrap();
+    state.undo_open(&new);
+    assert!(!state.files.contains_key(&file(9)));
+}
