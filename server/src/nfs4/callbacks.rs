@@ -199,6 +199,8 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
     };
     match results.next_as::<CallbackResult<'_>>() {
         Some(Ok(CallbackResult::Sequence(Ok(_)))) => match results.next_as() {
+            // Linux' client says it here, and not with CB_SEQUENCE (RFC 8881, section 2.10.6.1.3).
+            Some(Ok(result)) if result.status() == Status::RetryUncachedRep => Called::AnswerLost,
             Some(Ok(
                 CallbackResult::Recall(Err(Status::Delay))
                 | CallbackResult::Offload(Err(Status::Delay)),
