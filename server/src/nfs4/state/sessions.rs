@@ -342,8 +342,8 @@ impl State {
         if let Some(session) = self.sessions.remove(id) {
             self.cached_bytes -= session.cached_bytes();
             self.grown.remove(id);
-            if let Some(lost) = session.back.and_then(BackChannel::unsaid) {
-                self.say(session.client, lost);
+            if let Some(back) = session.back {
+                self.drop_back(session.client, back);
             }
             for connection in session.connections {
                 self.unbind(connection, id);
