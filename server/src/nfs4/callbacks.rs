@@ -7,8 +7,8 @@ use odafs_common::wire::nfs4::{
     AtMostOne, Attribute, AttributeValues, Attributes, Bitmap, CallWriter,
     CallbackGetAttributesArgs, CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle,
     List, NotifyLockArgs, OffloadArgs, OffloadInfo, Opaque, Procedure, RawAttributes,
-    RecallAnyArgs, RecallArgs, RecallSlotArgs, ReferringCall, ReferringCalls, Results, SessionId,
-    Stable, StateOwner, Status, WriteResponse, recall_any,
+    RecallAnyArgs, RecallArgs, RecallSlotArgs, ReferringCall, ReferringCalls, Results, Stable,
+    StateOwner, Status, WriteResponse, recall_any,
 };
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
@@ -17,7 +17,7 @@ use odafs_nic::calls::Back;
 
 use super::Nfs4;
 use super::recalls::Messenger;
-use super::state::{Callback, Called, Copied, Send};
+use super::state::{Callback, Called, Copied, Send, Sent};
 use crate::vfs::export::Exports;
 use crate::vfs::metrics::counter;
 
@@ -26,23 +26,13 @@ const CALLBACK_VERSION: u32 = 1;
 /// The attributes that CB_GETATTR asks for.
 const ASKED: Bitmap = Bitmap::of(&[Attribute::Change, Attribute::Size]);
 
-/// The connections that carry callbacks, and the callbacks under way over them.
+/// The connections that carry callbacks.
 #[derive(Debug, Default)]
 pub(super) struct Callbacks {
     /// By number.
     connections: HashMap<u64, Arc<dyn Back>>,
-    /// By xid.
-    under_way: HashMap<u32, UnderWay>,
-    last_xid: u32,
     sent: u64,
     failed: u64,
-}
-
-#[derive(Debug)]
-struct UnderWay {
-    connection: u64,
-    session: SessionId,
-    sequence: u32,
 }
 
 impl Callbacks {
@@ -54,10 +44,7 @@ impl Callbacks {
 
     /// Forgets a connection that has ended.
     pub fn forget(&mut self, connection: u64) {
-        if self.connections.remove(&connection).is_some() {
-            let same = |under_way: &UnderWay| under_way.connection == connection;
-            self.under_way.retain(|_, under_way| !same(under_way));
-        }
+        self.connections.remove(&connection);
     }
 
     /// Forgets connections that had ended before they were added.
@@ -81,36 +68,23 @@ impl Callbacks {
 
     /// Sends a callback. False: its connection is gone.
     fn send(&mut self, send: &Send, export: &Exports) -> bool {
-        self.last_xid = self.last_xid.wrapping_add(1);
-        let xid = self.last_xid;
-        let Some(back) = self.connections.get(&send.connection) else {
+        let Some(back) = self.connections.get(&send.sent.connection) else {
             return false;
         };
-        let sent = back.send(message(xid, send, export));
-        if sent {
-            self.sent += 1;
-            // A session has one callback under way. An earlier one was given up, so its answer must not count for this one.
-            self.under_way
-                .retain(|_, given_up| given_up.session != send.session);
-            let under_way = UnderWay {
-                connection: send.connection,
-                session: send.session,
-                sequence: send.sequence,
-            };
-            self.under_way.insert(xid, under_way);
-        }
+        let sent = back.send(message(send, export));
+        self.sent += u64::from(sent);
         sent
     }
 }
 
-fn message(xid: u32, send: &Send, export: &Exports) -> Vec<u8> {
+fn message(send: &Send, export: &Exports) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut w = Writer::new(&mut bytes);
     let procedure = Procedure::Compound.code();
     let credential = &send.credential;
     rpc::call_as(
         &mut w,
-        xid,
+        send.sent.xid,
         send.program,
         CALLBACK_VERSION,
         procedure,
@@ -199,6 +173,8 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
     };
     match results.next_as::<CallbackResult<'_>>() {
         Some(Ok(CallbackResult::Sequence(Ok(_)))) => match results.next_as() {
+            // Linux' client says it here, and not with CB_SEQUENCE (RFC 8881, section 2.10.6.1.3).
+            Some(Ok(result)) if result.status() == Status::RetryUncachedRep => Called::AnswerLost,
             Some(Ok(
                 CallbackResult::Recall(Err(Status::Delay))
                 | CallbackResult::Offload(Err(Status::Delay)),
@@ -256,8 +232,7 @@ impl Messenger {
                 if !callbacks.send(&send, &self.export) {
                     callbacks.failed += 1;
                     drop(callbacks);
-                    let mut state = self.state.lock();
-                    state.called(&send.session, send.sequence, Called::Lost);
+                    self.state.lock().called(now, send.sent, Called::Lost);
                 }
             }
         }
@@ -270,23 +245,19 @@ impl Nfs4 {
         let Ok(reply) = rpc::parse_reply(message) else {
             return;
         };
-        let mut callbacks = self.callbacks.lock();
-        let ours = |under_way: &UnderWay| under_way.connection == connection;
-        if !callbacks.under_way.get(&reply.xid).is_some_and(ours) {
-            return;
-        }
-        let Some(under_way) = callbacks.under_way.remove(&reply.xid) else {
-            return;
+        let sent = Sent {
+            xid: reply.xid,
+            connection,
         };
         let called = outcome(&reply);
-        callbacks.failed += u64::from(called == Called::Refused);
-        drop(callbacks);
+        let now = odafs_fabric::clock::awake();
+        if !self.state.lock().called(now, sent, called) {
+            return;
+        }
         if called == Called::Refused {
+            self.callbacks.lock().failed += 1;
             tracing::debug!(connection, ?reply, "a callback was refused");
         }
-        let mut state = self.state.lock();
-        state.called(&under_way.session, under_way.sequence, called);
-        drop(state);
         self.messenger.answered.notify_all();
         self.messenger.call_back();
     }

@@ -62,7 +62,7 @@ impl Job {
     fn is_delayed_too_long(&mut self, lease: Nanos) -> bool {
         let now = clock::awake();
         let since = *self.delayed_since.get_or_insert(now);
-        now.since(since) > lease + lease
+        now.since(since) > lease + lease + lease
     }
 }
 
@@ -232,7 +232,7 @@ impl Shared {
                 }
                 wanted && more
             }
-            // A delegation has to be returned first. It is revoked after a lease.
+            // A delegation has to be returned first. It is revoked after two leases at most.
             Err(Status::Delay) if !job.is_delayed_too_long(state.lease()) => {
                 state.end_piece(&stateid, 0)
             }

@@ -280,6 +280,15 @@ macro_rules! callbacks {
                     Self::Illegal(_) => CallbackCode::Illegal,
                 }
             }
+
+            /// The operation's status.
+            pub fn status(&self) -> Status {
+                let failed = match self {
+                    $(Self::$name(result) => result.as_ref().err(),)*
+                    Self::Illegal(result) => result.as_ref().err(),
+                };
+                failed.copied().unwrap_or(Status::Ok)
+            }
         }
 
         impl Encode for CallbackResult<'_> {

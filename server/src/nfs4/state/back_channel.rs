@@ -2,6 +2,7 @@
 //! has one callback under way at a time.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use odafs_common::wire::nfs4::{
     BackchannelCtlArgs, CallbackSecurities, CallbackSecurity, SessionId, StateId, Status,
@@ -18,6 +19,8 @@ use super::stateids::key_of;
 use super::{Arrival, Origin, State};
 use crate::vfs::ObjectId;
 
+/// Clients have a quarter of the lease for the answer to a callback, and at least this long.
+const ANSWER_MIN: Nanos = Nanos::from_secs(2);
 /// The most callbacks that wait for one client. More are dropped if they are hints, which the client can do without.
 const CALLBACKS_MAX: usize = 1024;
 
@@ -104,11 +107,20 @@ impl Callback {
     }
 }
 
+/// What tells apart callbacks that were sent, and two sends of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The xid of its call.
+    pub xid: u32,
+    /// The connection over which it went.
+    pub connection: u64,
+}
+
 /// A callback to send.
 #[derive(Clone, Debug)]
 pub struct Send {
-    /// The connection over which it goes.
-    pub connection: u64,
+    /// Its xid, and the connection over which it goes.
+    pub sent: Sent,
     /// The client's id.
     pub client: u64,
     /// The session.
@@ -147,6 +159,31 @@ pub enum Called {
     Refused,
 }
 
+/// The sessions of the callbacks under way, by xid.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    sessions: HashMap<u32, SessionId>,
+    last_xid: u32,
+}
+
+impl Calls {
+    /// The xid of the next callback, which goes over the back channel of this session.
+    fn begin(&mut self, session: SessionId) -> u32 {
+        loop {
+            self.last_xid = self.last_xid.wrapping_add(1);
+            if let Entry::Vacant(free) = self.sessions.entry(self.last_xid) {
+                free.insert(session);
+                return self.last_xid;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+}
+
 /// The back channel of a session.
 #[derive(Debug)]
 pub(super) struct BackChannel {
@@ -159,7 +196,7 @@ pub(super) struct BackChannel {
     /// The callback that had the next sequence number, if the client may have received it and did not answer. No other callback
     /// may have that number (RFC 8881, section 2.10.6.1).
     again: Option<Callback>,
-    /// The connections that are bound to it.
+    /// The connections that are bound to it. The last was bound last.
     connections: Vec<u64>,
     /// The client did not take a callback. SEQUENCE says so until the client binds a connection anew.
     fault: bool,
@@ -170,7 +207,7 @@ pub(super) struct BackChannel {
 #[derive(Debug)]
 struct UnderWay {
     callback: Callback,
-    connection: u64,
+    sent: Sent,
     since: Nanos,
 }
 
@@ -190,11 +227,6 @@ impl BackChannel {
         })
     }
 
-    /// The callback that the client may not have received.
-    pub fn unsaid(self) -> Option<Callback> {
-        self.under_way.map(|under_way| under_way.callback)
-    }
-
     /// Has the client told that it should use no slot above this one.
     pub fn ask_for_slots(&mut self, target: u32) {
         self.slots = Some(target);
@@ -205,15 +237,22 @@ impl BackChannel {
     }
 
     /// Puts a callback under way, over the connection that was bound last.
-    fn send(&mut self, now: Nanos, client: u64, session: SessionId, callback: Callback) -> Send {
+    fn send(
+        &mut self,
+        now: Nanos,
+        xid: u32,
+        (client, session): (u64, SessionId),
+        callback: Callback,
+    ) -> Send {
         let connection = self.connections[self.connections.len() - 1];
+        let sent = Sent { xid, connection };
         self.under_way = Some(UnderWay {
             callback: callback.clone(),
-            connection,
+            sent,
             since: now,
         });
         Send {
-            connection,
+            sent,
             client,
             session,
             sequence: self.sequence.wrapping_add(1),
@@ -257,15 +296,16 @@ fn is_due(callback: &Callback, delegations: &Delegations, copies: &Copies) -> bo
 }
 
 impl State {
-    /// Binds a connection to the back channel of a session. False: the connection or the session takes no callbacks.
+    /// Binds a connection to the back channel of a session: callbacks go over this one from now on. False: the connection or the
+    /// session takes no callbacks.
     pub(super) fn bind_back(&mut self, arrival: Arrival, id: &SessionId) -> bool {
         let back = back_of(&mut self.sessions, id);
         let Some((client, back)) = back.filter(|_| arrival.calls_back) else {
             return false;
         };
-        if !back.connections.contains(&arrival.connection) {
-            back.connections.push(arrival.connection);
-        }
+        back.connections
+            .retain(|known| *known != arrival.connection);
+        back.connections.push(arrival.connection);
         back.fault = false;
         self.calling.insert(client);
         true
@@ -296,10 +336,19 @@ impl State {
         back.connections.retain(|known| *known != connection);
         let lost = back
             .under_way
-            .take_if(|under_way| under_way.connection == connection);
+            .take_if(|under_way| under_way.sent.connection == connection);
         if let Some(lost) = lost {
+            self.calls.sessions.remove(&lost.sent.xid);
             back.again = Some(lost.callback.clone());
             self.put_back(client, lost.callback);
+        }
+    }
+
+    /// The back channel goes with its session. Another session of the client says what this one has not.
+    pub(super) fn drop_back(&mut self, client: u32, back: BackChannel) {
+        if let Some(lost) = back.under_way {
+            self.calls.sessions.remove(&lost.sent.xid);
+            self.say(client, lost.callback);
         }
     }
 
@@ -398,27 +447,30 @@ impl State {
                 let Some(mut callback) = slots.or_else(due) else {
                     continue;
                 };
-                if let Some(again) = back.again.take().filter(|again| *again != callback) {
+                let again = back.again.clone();
+                if let Some(again) = again.filter(|again| *again != callback) {
                     let later = std::mem::replace(&mut callback, again);
                     client.callbacks.push_front(later);
                 }
-                sends.push(back.send(now, id, *session, callback));
+                let xid = self.calls.begin(*session);
+                sends.push(back.send(now, xid, (id, *session), callback));
             }
         }
         sends
     }
 
-    /// Takes the outcome of the callback of a session that had this sequence number.
-    pub fn called(&mut self, id: &SessionId, sequence: u32, called: Called) {
-        let Some((client, back)) = back_of(&mut self.sessions, id) else {
-            return;
+    /// Takes the outcome of a callback. False: it is not under way any more. It was given up, or its connection was lost, and
+    /// then it may be under way again over another one: whatever became of it here says nothing of that.
+    pub fn called(&mut self, now: Nanos, sent: Sent, called: Called) -> bool {
+        let id = self.calls.sessions.get(&sent.xid);
+        let Some((client, back)) = id.and_then(|id| back_of(&mut self.sessions, id)) else {
+            return false;
         };
-        if sequence != back.sequence.wrapping_add(1) {
-            return;
-        }
-        let Some(under_way) = back.under_way.take() else {
-            return;
+        let Some(under_way) = back.under_way.take_if(|under_way| under_way.sent == sent) else {
+            return false;
         };
+        self.calls.sessions.remove(&sent.xid);
+        let sequence = back.sequence.wrapping_add(1);
         if let Callback::GetAttributes { question, .. } = under_way.callback {
             self.delegations.hear(question, called);
         }
@@ -430,9 +482,10 @@ impl State {
         match called {
             Called::Seen | Called::Told(..) => {
                 back.sequence = sequence;
+                back.again = None;
                 match &under_way.callback {
                     Callback::Recall { stateid, .. } => {
-                        self.delegations.answered(key_of(stateid), true);
+                        self.delegations.answered(now, key_of(stateid), true);
                     }
                     Callback::Offload { stateid, .. } => self.forget_copy(stateid),
                     Callback::NotifyLock { .. }
@@ -443,13 +496,13 @@ impl State {
                 self.calling.insert(client);
             }
             Called::Lost => {
-                let lost = under_way.connection;
-                back.connections.retain(|known| *known != lost);
+                back.connections.retain(|known| *known != sent.connection);
                 back.again = Some(under_way.callback.clone());
                 self.put_back(client, under_way.callback);
             }
             Called::Refused => {
                 back.fault = true;
+                back.again = None;
                 // A hint is dropped: this client may never be able to take it, and it would keep others back.
                 if under_way.callback.is_awaited() {
                     self.put_back(client, under_way.callback);
@@ -457,9 +510,10 @@ impl State {
             }
             Called::NotYet | Called::Unknown | Called::AnswerLost => {
                 back.sequence = sequence;
+                back.again = None;
                 if let Callback::Recall { stateid, .. } = &under_way.callback {
                     let knows = called != Called::Unknown;
-                    self.delegations.answered(key_of(stateid), knows);
+                    self.delegations.answered(now, key_of(stateid), knows);
                 }
                 if let Some(known) = self.clients.get_mut(&client) {
                     known.callbacks.push_back(under_way.callback);
@@ -473,24 +527,27 @@ impl State {
                 }
             }
         }
+        true
     }
 
-    /// To be called every second or so. Sends again what clients asked to be sent again. A client that has not answered for a
-    /// lease is sent nothing more before it binds a connection anew.
+    /// To be called every second or so. Sends again what clients asked to be sent again. A client that has not answered in
+    /// time is sent nothing more before it binds a connection anew. SEQUENCE tells it so, early enough to return what is recalled.
     pub(super) fn tick_callbacks(&mut self, now: Nanos) {
         self.calling.extend(std::mem::take(&mut self.later));
-        let lease = self.limits.lease;
-        let silent = self.sessions.iter().filter_map(|(id, session)| {
-            let back = session.back.as_ref()?;
-            let under_way = back.under_way.as_ref()?;
-            (now.since(under_way.since) > lease).then_some((*id, back.sequence.wrapping_add(1)))
-        });
-        for (id, sequence) in Vec::from_iter(silent) {
-            if let Some((_, back)) = back_of(&mut self.sessions, &id) {
-                let silent = back.under_way.as_ref();
-                back.again = silent.map(|silent| silent.callback.clone());
+        let limit = Nanos(self.limits.lease.0 / 4).max(ANSWER_MIN);
+        let mut silent = Vec::new();
+        for id in self.calls.sessions.values() {
+            let back = back_of(&mut self.sessions, id);
+            let under_way = back.and_then(|(_, back)| back.under_way.as_ref());
+            if let Some(under_way) = under_way.filter(|sent| now.since(sent.since) > limit) {
+                silent.push((*id, under_way.sent, under_way.callback.clone()));
             }
-            self.called(&id, sequence, Called::Refused);
+        }
+        for (id, sent, callback) in silent {
+            self.called(now, sent, Called::Refused);
+            if let Some((_, back)) = back_of(&mut self.sessions, &id) {
+                back.again = Some(callback);
+            }
         }
     }
 }

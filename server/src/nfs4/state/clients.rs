@@ -38,7 +38,7 @@ pub(super) enum Kind {
         /// The sequence number of the last CREATE_SESSION.
         sequence: u32,
         /// The result of the last CREATE_SESSION.
-        last: Option<CreateSessionOk>,
+        last: Option<Result<CreateSessionOk, Status>>,
         sessions: Vec<SessionId>,
         /// It has sent RECLAIM_COMPLETE.
         complete: bool,

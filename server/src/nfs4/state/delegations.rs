@@ -5,7 +5,7 @@
 //! ```text
 //!          grant              a change              DELEGRETURN
 //! (none) --------> held ---------------> recalled ---------------> (none)
-//!                                           | after a lease           ^
+//!                                           | overdue                 ^
 //!                                           v                         |
 //!                                        revoked ---------------------+
 //!                                                    FREE_STATEID
@@ -42,6 +42,8 @@ struct Delegation {
     standing: Standing,
     /// The compound whose reply brings it.
     origin: Option<Origin>,
+    /// When its client first answered the recall.
+    heard: Option<Nanos>,
     /// Its client answered the last recall that it does not know the delegation.
     unknown: bool,
     /// The change attribute of the file when the delegation was given, if it was noted.
@@ -126,8 +128,9 @@ impl Delegations {
     }
 
     /// Notes the client's answer to a recall: whether it knows the delegation.
-    pub fn answered(&mut self, key: Key, knows: bool) {
+    pub fn answered(&mut self, now: Nanos, key: Key, knows: bool) {
         if let Some(known) = self.all.get_mut(&key) {
+            known.heard.get_or_insert(now);
             known.unknown = !knows;
         }
     }
@@ -265,6 +268,7 @@ impl State {
             kind,
             standing: Standing::Held,
             origin,
+            heard: None,
             unknown: false,
             change: None,
         };
@@ -287,8 +291,8 @@ impl State {
         Some((self.state_id(key, 1), !hears))
     }
 
-    /// Recalls the delegations of a file, except those of `by`, which wants to change it. Revokes those that were recalled a
-    /// lease ago. Returns true if there are no others any more.
+    /// Recalls the delegations of a file, except those of `by`, which wants to change it. Revokes those that are overdue.
+    /// Returns true if there are no others any more.
     pub fn recall(&mut self, now: Nanos, file: ObjectId, by: Option<u32>) -> bool {
         for key in self.delegated_to_others(file, by) {
             if self.is_over(key.0, now) {
@@ -313,8 +317,24 @@ impl State {
         keys.filter(|key| Some(key.0) != by).collect()
     }
 
+    /// Whether a delegation was recalled and has not been returned in time. Its client has a lease from when it answered the
+    /// recall. Before that the recall may not have reached it. Then SEQUENCE tells it that callbacks do not arrive, and it needs
+    /// time to bind another connection. But no client has longer than two leases, or than its own lease if that is over.
+    fn is_overdue(&self, now: Nanos, key: Key) -> bool {
+        let Some(known) = self.delegations.all.get(&key) else {
+            return false;
+        };
+        let Standing::Recalled(since) = known.standing else {
+            return false;
+        };
+        let (lease, waited) = (self.limits.lease, now.since(since));
+        let had_time = known.heard.is_some_and(|heard| now.since(heard) > lease);
+        had_time || waited > lease + lease || waited > lease && self.is_over(key.0, now)
+    }
+
     fn recall_one(&mut self, now: Nanos, key: Key) {
         let stateid = self.state_id(key, 1);
+        let overdue = self.is_overdue(now, key);
         let table = &mut self.delegations;
         let Some(known) = table.all.get_mut(&key) else {
             return;
@@ -333,10 +353,10 @@ impl State {
                 self.say(key.0, recall);
             }
             // The client never got it.
-            Standing::Recalled(since) if now.since(since) > self.limits.lease && known.unknown => {
+            Standing::Recalled(_) if overdue && known.unknown => {
                 self.drop_delegation(key);
             }
-            Standing::Recalled(since) if now.since(since) > self.limits.lease => {
+            Standing::Recalled(_) if overdue => {
                 if self.has_forgotten_delegations(key.0) {
                     self.revoke(key, file);
                 }
@@ -545,7 +565,7 @@ impl State {
         }
     }
 
-    /// To be called every second or so. Revokes the delegations that were recalled a lease ago.
+    /// To be called every second or so. Revokes the recalled delegations that are overdue.
     pub(super) fn tick_delegations(&mut self, now: Nanos) {
         self.delegations.warm(now);
         let all = self.delegations.all.iter();

@@ -28,7 +28,8 @@ use odafs_fabric::clock::Nanos;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::Locks;
 
-pub use back_channel::{Callback, Called, Send};
+use back_channel::Calls;
+pub use back_channel::{Callback, Called, Send, Sent};
 pub(super) use clients::identity as client_identity;
 use clients::{Client, ClientsOf};
 use copies::Copies;
@@ -355,6 +356,7 @@ pub struct State {
     opens: usize,
     /// The number of ranges that all clients have locked.
     ranges: usize,
+    calls: Calls,
     /// Clients to which a callback may be sent now.
     calling: BTreeSet<u32>,
     /// Clients to which a callback may be sent after the next tick.
@@ -405,6 +407,7 @@ impl State {
             grown: HashSet::new(),
             opens: 0,
             ranges: 0,
+            calls: Calls::default(),
             calling: BTreeSet::new(),
             later: BTreeSet::new(),
             swept: now,

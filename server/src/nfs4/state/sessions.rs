@@ -99,7 +99,8 @@ fn back_channel(
 }
 
 impl State {
-    /// CREATE_SESSION. A repetition gets the same result. A failure does not use the sequence number up.
+    /// CREATE_SESSION. A repetition gets the same result. A failure uses the sequence number up too (RFC 8881, section 18.36.4),
+    /// except DELAY (section 15.1.1.3).
     pub fn create_session(
         &mut self,
         now: Nanos,
@@ -109,23 +110,42 @@ impl State {
     ) -> Result<CreateSessionOk, Status> {
         let number = self.number(args.client_id).ok_or(Status::StaleClientId)?;
         let client = self.clients.get(&number).ok_or(Status::StaleClientId)?;
-        let Kind::Sessions {
-            sequence,
-            last,
-            sessions,
-            ..
-        } = &client.kind
-        else {
+        let Kind::Sessions { sequence, last, .. } = &client.kind else {
             return Err(Status::StaleClientId);
         };
-        if args.sequence == *sequence
-            && let Some(last) = last
+        match last {
+            // The arguments are the reason of all other failures, so a repetition fails again. A call with other arguments is
+            // none: some clients do not count such failures, because Linux' server does not (CSESS29 of pynfs).
+            Some(last @ (Ok(_) | Err(Status::NoSpc))) if args.sequence == *sequence => {
+                return *last;
+            }
+            Some(Err(_)) if args.sequence == *sequence => {}
+            _ if args.sequence == sequence.wrapping_add(1) => {}
+            _ => return Err(Status::SeqMisordered),
+        }
+        let made = self.new_session(now, who, (number, arrival), args);
+        if made != Err(Status::Delay)
+            && let Some(client) = self.clients.get_mut(&number)
+            && let Kind::Sessions { sequence, last, .. } = &mut client.kind
         {
-            return Ok(*last);
+            *sequence = args.sequence;
+            *last = Some(made);
         }
-        if args.sequence != sequence.wrapping_add(1) {
-            return Err(Status::SeqMisordered);
-        }
+        made
+    }
+
+    /// The session that CREATE_SESSION makes, if it is not a repetition.
+    fn new_session(
+        &mut self,
+        now: Nanos,
+        who: Principal,
+        (number, arrival): (u32, Arrival),
+        args: &CreateSessionArgs<'_>,
+    ) -> Result<CreateSessionOk, Status> {
+        let client = self.clients.get(&number).ok_or(Status::StaleClientId)?;
+        let Kind::Sessions { sessions, .. } = &client.kind else {
+            return Err(Status::StaleClientId);
+        };
         if !client.confirmed && client.who != who {
             return Err(Status::ClidInUse);
         }
@@ -165,19 +185,13 @@ impl State {
             connections: Vec::new(),
             back: back_channel,
         };
-        self.add_session(now, arrival, made, session);
+        self.add_session(now, arrival, id, session);
         Ok(made)
     }
 
     /// Adds a session of a client, and confirms the client.
-    fn add_session(
-        &mut self,
-        now: Nanos,
-        arrival: Arrival,
-        made: CreateSessionOk,
-        session: Session,
-    ) {
-        let (id, number) = (made.session, session.client);
+    fn add_session(&mut self, now: Nanos, arrival: Arrival, id: SessionId, session: Session) {
+        let number = session.client;
         self.cached_bytes += session.cached_bytes();
         self.sessions.insert(id, session);
         self.bind(arrival.connection, &id);
@@ -186,15 +200,7 @@ impl State {
             return;
         };
         client.renewed = now;
-        if let Kind::Sessions {
-            sequence,
-            last,
-            sessions,
-            ..
-        } = &mut client.kind
-        {
-            *sequence = made.sequence;
-            *last = Some(made);
+        if let Kind::Sessions { sessions, .. } = &mut client.kind {
             sessions.push(id);
         }
         if !client.confirmed {
@@ -336,8 +342,8 @@ impl State {
         if let Some(session) = self.sessions.remove(id) {
             self.cached_bytes -= session.cached_bytes();
             self.grown.remove(id);
-            if let Some(lost) = session.back.and_then(BackChannel::unsaid) {
-                self.say(session.client, lost);
+            if let Some(back) = session.back {
+                self.drop_back(session.client, back);
             }
             for connection in session.connections {
                 self.unbind(connection, id);

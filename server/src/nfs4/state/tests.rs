@@ -180,5 +180,6 @@ fn assert_empty(state: &State) {
     assert!(state.later.is_empty() && state.delegations.is_empty());
     assert!(state.named_files.is_empty() && state.cached_bytes == 0);
     assert!(state.grown.is_empty());
+    assert_eq!(state.calls.len(), 0);
     assert!(state.copies() == 0 && state.ranges == 0);
 }

@@ -321,13 +321,45 @@ fn what_a_lost_connection_may_have_kept_goes_over_the_next_one() {
     // An answer to what was lost is none to this.
     answer(&waiting.waiter, &first, Status::Ok, Status::Ok);
     assert!(waiting.mailbox.is_empty());
-    answer(
-        &waiting.waiter,
-        &again,
-        Status::RetryUncachedRep,
-        Status::Ok,
-    );
+    // As Linux says it.
+    let lost = Status::RetryUncachedRep;
+    answer(&waiting.waiter, &again, Status::Ok, lost);
     assert_eq!(waiting.notice().sequence, 2);
+}
+
+/// Linux says it with the operation behind CB_SEQUENCE, others with CB_SEQUENCE itself.
+#[test]
+fn a_recall_whose_answer_is_lost_with_its_connection_comes_again_with_the_next_number() {
+    for early in [false, true] {
+        let room = Room::new();
+        room.file(b"file", b"data");
+        let (mut holder, mailbox) = hearing(&room, b"holder", 1);
+        let other = Client::new(&room, b"other", 2);
+        opens(&holder, b"file", share_access::READ);
+        let open = delegations::open_op(&other, share_access::WRITE, Claim::Null(Name(b"file")));
+        let reply = other.does(&[Operation::PutRootFileHandle, open]);
+        assert_eq!(reply.status(), Status::Delay);
+        let first = recall(&holder, &mailbox);
+        mailbox.close();
+        room.nfs.closed(1);
+        let mailbox;
+        (holder.caller, mailbox) = listening(3);
+        let bind = holder.bind(WantedChannel::BackOrBoth);
+        assert_eq!(holder.call(1, &[bind]).status(), Status::Ok);
+        let again = recall(&holder, &mailbox);
+        assert_eq!((again.sequence, again.state), (1, first.state));
+        let lost = Status::RetryUncachedRep;
+        if early {
+            let to = (&room, 3);
+            answers(to, holder.session, (again.xid, again.sequence), Err(lost));
+        } else {
+            delegations::answer(&holder, &again, lost);
+        }
+        assert!(mailbox.is_empty());
+        room.nfs.tick(odafs_fabric::clock::awake());
+        let next = recall(&holder, &mailbox);
+        assert_eq!((next.sequence, next.state), (2, first.state));
+    }
 }
 
 #[test]

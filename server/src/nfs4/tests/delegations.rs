@@ -68,7 +68,7 @@ pub(super) fn open_op<'a>(client: &Client<'_>, access: u32, claim: Claim<'a>) ->
 
 /// A recall that came: its xid and number, and what is recalled.
 pub(super) struct Recall {
-    xid: u32,
+    pub xid: u32,
     pub sequence: u32,
     pub state: StateId,
     file: Vec<u8>,

@@ -406,7 +406,7 @@ fn operations_of_owners_are_counted_once() {
 fn the_end_of_a_compound_renews_the_lease() {
     let last = Arc::new(Mutex::new(Nanos(0)));
     let synced = Arc::clone(&last);
-    let (room, _) = counting(move || *synced.lock() = clock::now());
+    let (room, _) = counting(move || *synced.lock() = clock::awake());
     let client = Client::new(&room, b"client", 1);
     let (state, handle) = opened(&client);
     let renewed = |client: &Client<'_>| room.nfs.state.lock().renewed(client.id);

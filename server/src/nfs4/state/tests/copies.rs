@@ -79,7 +79,7 @@ fn a_piece_that_is_under_way_is_waited_for() {
 #[test]
 fn a_share_that_denies_writing_ends_a_copy_under_no_open() {
     let state = &mut machine();
-    let (id, session) = hearing(state, at(0), b"one");
+    let (id, _) = hearing(state, at(0), b"one");
     let (other, _) = client(state, at(0), b"other");
     let copy = begin(state, id).unwrap();
     assert_eq!(state.next_piece(at(0), &copy), NextPiece::Copy);
@@ -109,7 +109,7 @@ fn a_share_that_denies_writing_ends_a_copy_under_no_open() {
     };
     assert_eq!(*copied, told);
     // Whatever the client answers, it has heard.
-    state.called(&session, send.sequence, Called::AnswerLost);
+    state.called(at(0), send.sent, Called::AnswerLost);
     assert_eq!(state.copies(), 0);
 }
 
@@ -125,7 +125,7 @@ fn who_does_not_take_what_became_of_its_copies_begins_no_others() {
     }
     let sends = state.take_callbacks(at(0));
     assert_eq!(sends.len(), 1, "one after the other");
-    state.called(&session, sends[0].sequence, Called::Refused);
+    state.called(at(0), sends[0].sent, Called::Refused);
     assert!(state.take_callbacks(at(0)).is_empty());
     assert!(!state.may_copy_later(Sender::Client(id)));
     assert_eq!(state.copies(), 8);

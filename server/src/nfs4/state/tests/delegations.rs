@@ -77,7 +77,7 @@ pub(super) fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
             return recalled;
         }
         for send in sends {
-            state.called(&send.session, send.sequence, Called::Seen);
+            state.called(now, send.sent, Called::Seen);
             if let Callback::Recall { stateid, .. } = send.callback {
                 recalled.push(stateid);
             }
@@ -203,6 +203,7 @@ fn who_does_not_return_it_loses_it_and_is_told_until_it_takes_note() {
     let wrong = state.io(at(0), sender, &held, file(9), Io::Read);
     assert_eq!(wrong, Err(Status::BadStateId));
     assert_eq!(writes(state, at(1), b), Err(Status::Delay));
+    assert_eq!(recalls(state, at(1)), [held]);
     for second in [40, 80, 91] {
         renew(state, a, at(second));
         renew(state, b, at(second));
@@ -251,13 +252,13 @@ fn a_recall_that_the_client_does_not_know_yet_comes_again() {
     assert!(!state.recall(at(1), FILE, None));
     let sends = state.take_callbacks(at(1));
     assert_eq!(sends.len(), 1);
-    state.called(&sends[0].session, sends[0].sequence, Called::NotYet);
+    state.called(at(1), sends[0].sent, Called::NotYet);
     assert!(state.take_callbacks(at(1)).is_empty());
     state.tick(at(2));
     let again = state.take_callbacks(at(2));
     assert_eq!((again.len(), again[0].sequence), (1, sends[0].sequence + 1));
     // It is returned meanwhile, and needs no recall any more.
-    state.called(&again[0].session, again[0].sequence, Called::NotYet);
+    state.called(at(2), again[0].sent, Called::NotYet);
     let returned = state.delegation_return(Sender::Client(a), &held, FILE);
     assert_eq!(returned, Ok(()));
     state.tick(at(3));
@@ -359,6 +360,7 @@ fn what_was_taken_from_a_client_it_reclaims_no_more() {
     let held = take(&mut old, at(0), a, FILE).unwrap();
     take(&mut old, at(0), a, file(9)).unwrap();
     assert!(!old.recall(at(1), FILE, None));
+    assert_eq!(recalls(&mut old, at(1)), [held]);
     assert!(kept(&mut old).expect("it holds state").delegations);
     renew(&mut old, a, at(92));
     assert!(old.recall(at(92), FILE, None));
@@ -389,6 +391,7 @@ fn opens_by_a_delegation_need_it_to_stand() {
     let held = take(state, at(0), a, FILE).unwrap();
     let sender = Sender::Client(a);
     assert!(!state.recall(at(1), FILE, None));
+    assert_eq!(recalls(state, at(1)), [held]);
     assert_eq!(state.may_claim(sender, &held, FILE, READ), Ok(()));
     let writes = state.may_claim(sender, &held, FILE, WRITE);
     assert_eq!(writes, Err(Status::OpenMode));

@@ -356,7 +356,7 @@ impl World {
                     _ => Called::Refused,
                 };
                 for send in state.take_callbacks(now) {
-                    state.called(&send.session, send.sequence, called);
+                    state.called(now, send.sent, called);
                 }
             }
             Step::Closed(connection) => state.connection_closed(connection),

@@ -3,7 +3,28 @@
 use super::delegations::{READ, file, hearing, of, recalls, renew, status_flags, take, writes};
 use super::*;
 
-/// The recall that is to go out now.
+const DOWN: u32 = sequence_status::CALLBACK_PATH_DOWN | sequence_status::CALLBACK_PATH_DOWN_SESSION;
+
+/// The client binds a connection to its session, for calls both ways.
+fn binds(state: &mut State, now: Nanos, session: SessionId, connection: u64) {
+    let bind = BindConnectionArgs {
+        session,
+        channel: WantedChannel::BackOrBoth,
+        rdma: false,
+    };
+    let bound = state.bind_connection(now, arrival(connection), &bind);
+    assert_eq!(bound.unwrap().channel, GrantedChannel::Both);
+}
+
+/// Time passes, and a client calls now and then.
+fn calls(state: &mut State, client: u64, seconds: std::ops::RangeInclusive<u64>) {
+    for second in seconds {
+        renew(state, client, at(second));
+        state.tick(at(second));
+    }
+}
+
+/// The callback that is to go out now.
 fn next(state: &mut State, now: Nanos) -> Send {
     let mut sends = state.take_callbacks(now);
     assert_eq!(sends.len(), 1);
@@ -17,7 +38,7 @@ fn a_recall_whose_answer_was_lost_comes_again() {
     let held = take(state, at(0), a, FILE).unwrap();
     assert!(!state.recall(at(1), FILE, None));
     let send = next(state, at(1));
-    state.called(&send.session, send.sequence, Called::AnswerLost);
+    state.called(at(1), send.sent, Called::AnswerLost);
     state.tick(at(2));
     let again = next(state, at(2));
     assert_eq!(again.sequence, send.sequence + 1);
@@ -48,7 +69,7 @@ fn a_delegation_that_its_client_never_heard_of_leaves_nothing() {
     take(state, at(0), a, FILE).unwrap();
     assert!(!state.recall(at(1), FILE, None));
     let send = next(state, at(1));
-    state.called(&send.session, send.sequence, Called::Unknown);
+    state.called(at(1), send.sent, Called::Unknown);
     renew(state, a, at(92));
     state.tick(at(92));
     assert_eq!(state.take_undelegated(), [FILE]);
@@ -65,7 +86,7 @@ fn what_a_client_asks_time_for_it_knows_of() {
     assert!(!state.recall(at(1), FILE, None));
     for called in [Called::Unknown, Called::NotYet] {
         let send = next(state, at(1));
-        state.called(&send.session, send.sequence, called);
+        state.called(at(1), send.sent, called);
         state.tick(at(1));
     }
     renew(state, a, at(92));
@@ -96,6 +117,7 @@ fn what_was_taken_away_is_known_until_its_client_takes_note() {
     let opened = open(state, at(0), a, b"o", (READ, 0)).unwrap();
     state.close(at(0), sender, &opened, FILE).unwrap();
     assert_eq!(writes(state, at(1), b), Err(Status::Delay));
+    assert_eq!(recalls(state, at(1)), [held]);
     renew(state, a, at(92));
     renew(state, b, at(92));
     state.tick(at(92));
@@ -174,4 +196,156 @@ fn open_of(state: &mut State, client: u64, file: ObjectId) -> StateId {
     let sender = Sender::Client(client);
     let opened = state.open(at(0), sender, &owner(client, b"o"), &wanted);
     opened.unwrap().stateid
+}
+
+#[test]
+fn a_client_that_a_recall_does_not_reach_is_told_in_time_to_get_it_another_way() {
+    let state = &mut machine();
+    let (a, session) = hearing(state, b"a", 1);
+    let held = take(state, at(0), a, FILE).unwrap();
+    assert!(!state.recall(at(1), FILE, None));
+    // Its connection is dead, and the server does not know. The client goes on over another one, which carries no callbacks.
+    let lost = next(state, at(1));
+    calls(state, a, 2..=23);
+    assert_eq!(status_flags(state, session, 1), 0);
+    calls(state, a, 24..=60);
+    assert_eq!(status_flags(state, session, 1), DOWN);
+    assert!(state.take_callbacks(at(60)).is_empty());
+    binds(state, at(60), session, 2);
+    assert_eq!(status_flags(state, session, 1), 0);
+    let again = next(state, at(60));
+    assert_eq!((again.sent.connection, again.sequence), (2, lost.sequence));
+    assert!(matches!(again.callback, Callback::Recall { stateid, .. } if stateid == held));
+    // A late answer is none to the call that was given up.
+    assert!(!state.called(at(60), lost.sent, Called::Seen));
+    assert!(state.called(at(61), again.sent, Called::Seen));
+    // It has as long as others from then on.
+    calls(state, a, 62..=151);
+    assert_eq!(state.delegation_counts().revoked, 0);
+    calls(state, a, 152..=152);
+    assert_eq!(state.delegation_counts().revoked, 1);
+}
+
+#[test]
+fn what_a_recall_waits_behind_does_not_cost_the_client_its_delegation() {
+    let state = &mut machine();
+    let (a, session) = hearing(state, b"a", 1);
+    let held = take(state, at(0), a, FILE).unwrap();
+    let notify = Callback::NotifyLock {
+        file: FILE,
+        owner: Vec::new(),
+    };
+    state.say(state.number(a).unwrap(), notify.clone());
+    assert_eq!(next(state, at(1)).callback, notify);
+    assert!(!state.recall(at(2), FILE, None));
+    assert!(state.take_callbacks(at(2)).is_empty(), "one at a time");
+    calls(state, a, 2..=100);
+    assert_eq!(state.delegation_counts().revoked, 0);
+    assert_eq!(status_flags(state, session, 1), DOWN);
+    binds(state, at(100), session, 2);
+    let again = next(state, at(100));
+    assert_eq!(again.callback, notify);
+    assert!(state.called(at(100), again.sent, Called::Seen));
+    assert_eq!(recalls(state, at(100)), [held]);
+}
+
+#[test]
+fn nobody_waits_longer_than_two_leases_for_a_client_that_takes_no_recall() {
+    // It binds nothing, or one connection after the other and answers over none.
+    for answers in [false, true] {
+        let state = &mut machine();
+        let (a, session) = hearing(state, b"a", 1);
+        take(state, at(0), a, FILE).unwrap();
+        assert!(!state.recall(at(1), FILE, None));
+        next(state, at(1));
+        for second in 2..=181 {
+            calls(state, a, second..=second);
+            if answers && status_flags(state, session, 1) == DOWN {
+                binds(state, at(second), session, second);
+                next(state, at(second));
+            }
+            assert_eq!(state.delegation_counts().revoked, 0, "{second}");
+        }
+        calls(state, a, 182..=182);
+        assert_eq!(state.delegation_counts().revoked, 1);
+    }
+}
+
+#[test]
+fn a_number_stays_with_its_callback_while_the_client_asks_for_time() {
+    let state = &mut machine();
+    let (a, session) = hearing(state, b"a", 1);
+    let held = take(state, at(0), a, FILE).unwrap();
+    take(state, at(0), a, file(9)).unwrap();
+    assert!(!state.recall(at(1), FILE, None));
+    let first = next(state, at(1));
+    calls(state, a, 2..=30);
+    binds(state, at(30), session, 2);
+    // It still works on the first one, as Linux says, and has returned what was recalled.
+    let again = next(state, at(30));
+    assert!(state.called(at(30), again.sent, Called::Later));
+    let returned = state.delegation_return(Sender::Client(a), &held, FILE);
+    assert_eq!(returned, Ok(()));
+    assert!(!state.recall(at(31), file(9), None));
+    let again = next(state, at(31));
+    assert_eq!((again.sequence, again.callback), (1, first.callback));
+    assert!(state.called(at(31), again.sent, Called::Unknown));
+    state.tick(at(32));
+    let second = next(state, at(31));
+    assert_eq!(
+        (second.sequence, second.callback.file()),
+        (2, Some(file(9)))
+    );
+}
+
+#[test]
+fn callbacks_go_over_the_connection_that_was_bound_last_even_if_that_was_bound_before() {
+    let state = &mut machine();
+    let (a, session) = hearing(state, b"a", 1);
+    take(state, at(0), a, FILE).unwrap();
+    binds(state, at(0), session, 2);
+    binds(state, at(0), session, 1);
+    assert!(!state.recall(at(1), FILE, None));
+    assert_eq!(next(state, at(1)).sent.connection, 1);
+}
+
+#[test]
+fn a_call_that_failed_late_says_nothing_of_the_connection_over_which_it_was_sent_again() {
+    let state = &mut machine();
+    let (a, session) = hearing(state, b"a", 1);
+    take(state, at(0), a, FILE).unwrap();
+    binds(state, at(0), session, 2);
+    assert!(!state.recall(at(1), FILE, None));
+    let first = next(state, at(1));
+    state.connection_closed(2);
+    let second = next(state, at(1));
+    assert_eq!((first.sent.connection, second.sent.connection), (2, 1));
+    assert_eq!(first.sequence, second.sequence);
+    // Only now does the thread that had the first one find that its connection is gone.
+    assert!(!state.called(at(1), first.sent, Called::Lost));
+    assert_eq!(status_flags(state, session, 1), 0);
+    assert!(state.take_callbacks(at(1)).is_empty());
+    assert!(state.called(at(1), second.sent, Called::Seen));
+}
+
+#[test]
+fn what_is_under_way_goes_with_its_session() {
+    let state = &mut machine();
+    let (a, mut session) = hearing(state, b"a", 1);
+    take(state, at(0), a, FILE).unwrap();
+    assert!(!state.recall(at(1), FILE, None));
+    for sequence in 2..50 {
+        let sent = next(state, at(1));
+        assert_eq!((sent.session, state.calls.len()), (session, 1));
+        state.destroy_session(at(1), 1, &session).unwrap();
+        assert_eq!(state.calls.len(), 0);
+        assert!(!state.called(at(1), sent.sent, Called::Seen));
+        let create = CreateSessionArgs {
+            flags: create_session_flag::BACK_CHANNEL,
+            callback_security: List(vec![CallbackSecurity::None]),
+            ..create(a, sequence)
+        };
+        let made = state.create_session(at(1), WHO, arrival(1), &create);
+        session = made.unwrap().session;
+    }
 }

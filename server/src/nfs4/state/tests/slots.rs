@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn create_session_is_answered_again_and_only_what_succeeds_is_counted() {
+fn create_session_is_counted_and_answered_again() {
     let state = &mut machine();
     let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
     let id = exchanged.unwrap().client_id;
@@ -15,22 +15,69 @@ fn create_session_is_answered_again_and_only_what_succeeds_is_counted() {
         ask(state, Principal(2), &create(id, 1)),
         Err(Status::ClidInUse)
     );
-    let mut small = create(id, 1);
+    // Failures are counted too.
+    let mut small = create(id, 2);
     small.back.max_request = 10;
+    assert_eq!(ask(state, WHO, &small), Err(Status::TooSmall));
     assert_eq!(ask(state, WHO, &small), Err(Status::TooSmall));
     let flags = CreateSessionArgs {
         flags: 0xf,
-        ..create(id, 1)
+        ..create(id, 3)
     };
     assert_eq!(ask(state, WHO, &flags), Err(Status::Inval));
-    let made = ask(state, WHO, &create(id, 1)).unwrap();
-    assert_eq!(ask(state, WHO, &create(id, 1)), Ok(made));
-    assert_eq!(ask(state, WHO, &create(id, 3)), Err(Status::SeqMisordered));
+    assert_eq!(ask(state, WHO, &create(id, 2)), Err(Status::SeqMisordered));
+    assert_eq!(ask(state, WHO, &create(id, 5)), Err(Status::SeqMisordered));
+    let made = ask(state, WHO, &create(id, 4)).unwrap();
+    assert_eq!(ask(state, WHO, &create(id, 4)), Ok(made));
+    assert_eq!(ask(state, WHO, &create(id, 6)), Err(Status::SeqMisordered));
     // Whoever it was that confirmed it, others may use it.
-    for sequence in 2..=4 {
+    for sequence in 5..=7 {
         ask(state, Principal(2), &create(id, sequence)).unwrap();
     }
-    assert_eq!(ask(state, WHO, &create(id, 5)), Err(Status::NoSpc));
+    assert_eq!(ask(state, WHO, &create(id, 8)), Err(Status::NoSpc));
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
+    assert_eq!(exchanged.unwrap().sequence, 9);
+    state.destroy_session(at(1), 1, &made.session).unwrap();
+    // A repetition must not find the room that there is now.
+    assert_eq!(ask(state, WHO, &create(id, 8)), Err(Status::NoSpc));
+    assert!(ask(state, WHO, &create(id, 9)).is_ok());
+}
+
+#[test]
+fn a_client_that_does_not_count_what_was_wrong_in_itself_is_understood() {
+    let state = &mut machine();
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
+    let id = exchanged.unwrap().client_id;
+    let mut small = create(id, 1);
+    small.fore.max_response = 10;
+    for _ in 0..2 {
+        let refused = state.create_session(at(1), WHO, arrival(1), &small);
+        assert_eq!(refused, Err(Status::TooSmall));
+    }
+    let made = state.create_session(at(1), WHO, arrival(1), &create(id, 1));
+    let again = state.create_session(at(1), WHO, arrival(1), &create(id, 1));
+    assert_eq!((made.is_ok(), made), (true, again));
+}
+
+#[test]
+fn a_client_that_is_put_off_has_not_used_its_number_up() {
+    let limits = StateLimits {
+        all_cached_bytes: 0,
+        ..limits()
+    };
+    let state = &mut State::new(limits, 5, at(0), Vec::new());
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
+    let id = exchanged.unwrap().client_id;
+    for _ in 0..2 {
+        let delayed = state.create_session(at(1), WHO, arrival(1), &create(id, 1));
+        assert_eq!(delayed, Err(Status::Delay));
+    }
+    state.limits.all_cached_bytes = 1 << 20;
+    assert!(
+        state
+            .create_session(at(1), WHO, arrival(1), &create(id, 1))
+            .is_ok()
+    );
 }
 
 #[test]
