@@ -6,6 +6,7 @@ use super::callbacks::hearing;
 use super::delegations::{BOTH, READ, attributes_op, claims, gives_back, opens};
 use super::restarts::{Kept, file_handle, lock, writes};
 use super::*;
+use crate::vfs::file::File;
 use crate::vfs::locks::{LockOwner, Side, Span};
 use crate::vfs::promises::{Party, changing_for};
 
@@ -162,19 +163,20 @@ fn a_delegation_is_given_when_stable_storage_knows_of_it() {
 }
 
 /// A server whose grace period is over by the clock, while a client that holds something has not come back; and that client's record.
-fn late() -> (Kept, Room, String) {
+fn late() -> (Kept, (Room, Arc<File>), String) {
     let kept = Kept::default();
     let (room, _) = kept.room();
     let gone = Client::new(&room, b"gone", 1);
     gone.opened(b"me", b"file", (BOTH, 0), None);
     let record = kept.text();
-    let (room, _) = kept.room_of(NO_LEASE);
-    (kept, room, record)
+    // The file is live, so that a thread that polls reads it.
+    let restarted = kept.room_of(NO_LEASE);
+    (kept, restarted, record)
 }
 
 #[test]
 fn nobody_takes_state_before_those_are_forgotten_that_have_not_reclaimed() {
-    let (kept, room, record) = late();
+    let (kept, (room, _file), record) = late();
     kept.refuses(true, false);
     let asks = |client: &Client<'_>| {
         let open = client.open(b"me", b"file", (READ, 0), None);
@@ -222,14 +224,18 @@ fn a_thread_that_polls_does_not_end_the_grace_period() {
     let other = |room| {
         let other = Client::new(room, b"other", 2);
         let handle = file_handle(&other);
+        // Now a thread that polls knows the handle and has the page. This read asks for nobody's shares.
+        let known = other.does(&[put(&handle), read(StateId::READ_BYPASS, 0, 4)]);
+        assert_eq!(known.status(), Status::Ok);
         (other, handle)
     };
-    let (kept, room, record) = late();
+    let (kept, (room, _file), record) = late();
     let (reader, handle) = other(&room);
     let bytes = reader.next(&[put(&handle), read(StateId::ANONYMOUS, 0, 4)]);
-    let _ = room.run(&reader.caller, &reader.who, &bytes, Effort::ResidentOnly);
+    let (answer, _) = room.run(&reader.caller, &reader.who, &bytes, Effort::ResidentOnly);
+    assert!(matches!(answer, Answer::Replied), "{answer:?}");
     assert!(!ends(&kept, &room, &record));
-    let (kept, room, record) = late();
+    let (kept, (room, _file), record) = late();
     let (writer, handle) = other(&room);
     let data = write(StateId::ANONYMOUS, 0, Stable::FileSync, b"new");
     let bytes = writer.next(&[put(&handle), data]);
