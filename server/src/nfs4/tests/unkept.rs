@@ -224,8 +224,8 @@ fn a_thread_that_polls_does_not_end_the_grace_period() {
     let other = |room| {
         let other = Client::new(room, b"other", 2);
         let handle = file_handle(&other);
-        // Now a thread that polls knows the handle.
-        let known = other.does(&[put(&handle), attributes_op()]);
+        // Now a thread that polls knows the handle and has the page. This read asks for nobody's shares.
+        let known = other.does(&[put(&handle), read(StateId::READ_BYPASS, 0, 4)]);
         assert_eq!(known.status(), Status::Ok);
         (other, handle)
     };

@@ -61,23 +61,24 @@ fn a_delegation_is_revoked_when_stable_storage_knows_that_it_is_not_reclaimed() 
     assert!(state.has_recorded_delegations(number));
     let other = take(state, at(0), a, file(9)).unwrap();
     assert!(!state.recall(at(1), FILE, None));
-    renew(state, a, at(92));
+    // It has not answered the recall, so it has two leases.
+    renew(state, a, at(182));
     for _ in 0..2 {
         state.begin();
-        assert!(!state.recall(at(92), FILE, None) && state.is_held_up());
+        assert!(!state.recall(at(182), FILE, None) && state.is_held_up());
         assert!(state.take_undelegated().is_empty());
     }
     // It can still be returned, and then the other one can be reclaimed.
     assert_eq!(state.delegation_return(sender, &held, FILE), Ok(()));
     keep(state);
     assert!(state.has_recorded_delegations(number));
-    assert!(!state.recall(at(92), file(9), None));
-    renew(state, a, at(184));
-    state.tick(at(184));
+    assert!(!state.recall(at(182), file(9), None));
+    renew(state, a, at(363));
+    state.tick(at(363));
     assert_eq!(state.test_state(a, &other), Status::Ok);
     keep(state);
     assert!(!state.has_recorded_delegations(number));
-    state.tick(at(185));
+    state.tick(at(364));
     assert_eq!(state.test_state(a, &other), Status::DelegRevoked);
     assert_eq!(state.take_undelegated(), [FILE, file(9)]);
 }
