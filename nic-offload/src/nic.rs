@@ -264,7 +264,7 @@ impl Nic {
         }
         if attaches {
             return self
-                .attach(connection, message)
+                .attach(connection, message, now)
                 .map(Verdict::Attach)
                 .unwrap_or_else(|exception| {
                     connection.denied(now);
@@ -451,7 +451,12 @@ impl Nic {
     }
 
     /// Checks an attach: the MAC first, as for reads. The answer to a bad one is a refused attach, not a completion.
-    fn attach(&self, connection: &Connection, message: &[u8]) -> Result<AttachRequest, Exception> {
+    fn attach(
+        &self,
+        connection: &Connection,
+        message: &[u8],
+        now: Nanos,
+    ) -> Result<AttachRequest, Exception> {
         let (attach, tag) = Attach::parse(message).ok_or(Exception::Denied)?;
         let session = self.session(SessionId(attach.session));
         let dummy = &self.dummies[MacAlgorithm::HmacSha256 as usize];
@@ -460,7 +465,7 @@ impl Nic {
             .map_or(dummy, |session| session.attach_key());
         let authentic = attach.verify(key, connection.nonce(), tag);
         let session = session
-            .filter(|_| authentic && connection.session().is_none())
+            .filter(|session| authentic && connection.session().is_none() && session.is_open(now))
             .ok_or(Exception::Denied)?;
         let one_sided = attach.one_sided && session.one_sided();
         Ok(AttachRequest {

@@ -264,6 +264,11 @@ impl Pair {
             Err(PostError::Full) => {
                 // Without a flush, nobody would wake the peer for the messages that fill the ring.
                 self.flush();
+                // A peer that has gone makes no room.
+                if self.is_due() {
+                    self.look_at_socket();
+                    self.open()?;
+                }
                 Err(PostError::Full)
             }
             Err(PostError::Closed) => {

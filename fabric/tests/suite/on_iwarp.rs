@@ -3,8 +3,8 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::iwarp::{self, ConnectOptions, Crc, Limits};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{Listener, QueuePair};
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{self, Read as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +47,31 @@ impl Subject for Iwarp {
 
     fn has_loads(&self) -> bool {
         false
+    }
+}
+
+/// The kernel reports them once, and they are more than are accepted at a time.
+#[test]
+fn all_connections_of_a_burst_are_accepted() {
+    const BURST: u32 = 40;
+    let mut subject = Iwarp::new(false, Crc::WhenAsked);
+    // The first of them goes when the last has been accepted.
+    subject.limits.handshakes = BURST - 1;
+    subject.limits.handshake_deadline = Nanos::from_secs(3600);
+    let mut listener = subject.listen();
+    let set = Arc::new(WakeSet::new().unwrap());
+    listener.watch(&set).unwrap();
+    let address = *subject.address.lock().unwrap();
+    let mut silent: Vec<_> = (0..BURST)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    silent[0].set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    while silent[0].read(&mut [0]).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no more events");
+        set.prepare();
+        assert!(listener.poll_accept().unwrap().is_none());
+        set.wait(Some(Nanos::from_secs(60)));
     }
 }
 

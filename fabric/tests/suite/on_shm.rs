@@ -89,6 +89,19 @@ fn a_client_does_not_sleep_once_its_server_has_gone() {
     assert_eq!(waits(), before);
 }
 
+/// Nobody is left to make room.
+#[test]
+fn a_client_whose_ring_is_full_learns_that_its_server_has_gone() {
+    let mut ends = connected(&Shm::new());
+    let message = vec![0; ends.client.max_message()];
+    while ends.client.post_send(0, &[&message]).is_ok() {}
+    drop(ends.server);
+    let patience = clock::now() + Nanos::from_secs(30);
+    while ends.client.post_send(0, &[&message]) != Err(PostError::Closed) {
+        assert!(clock::now() < patience, "it waits for room");
+    }
+}
+
 /// A server that dies says nothing: its life word stays as it was.
 #[test]
 fn memory_of_a_server_that_is_gone_counts_no_more() {

@@ -213,7 +213,9 @@ impl Listener {
         }
         let deadline = self.pending.first_key_value().map(|(_, p)| p.deadline);
         let pause = self.pause.until();
-        if let Some(at) = deadline.into_iter().chain(pause).min()
+        // There may be more connections than were accepted, and no event tells of them again.
+        let more = (self.knocked && pause.is_none()).then_some(now);
+        if let Some(at) = deadline.into_iter().chain(pause).chain(more).min()
             && let Some((set, _)) = &self.set
         {
             set.wake_at(at);
