@@ -250,14 +250,13 @@ impl Files {
                 name: hidden_name(),
             };
             self.hides(&hidden);
-            if let Err(error) = self.fs.link(&inode.handle, &new_dir, &hidden.name) {
-                if let Err(error) = self.without(inode, &hidden, error) {
-                    if ![Errno::EPERM, Errno::EOPNOTSUPP, Errno::EMLINK].contains(&error) {
-                        return Err(error);
-                    }
-                    tracing::warn!("no links on the server ({error:?}): an open file is lost");
-                    return drop();
+            let linked = self.fs.link(&inode.handle, &new_dir, &hidden.name);
+            if let Err(error) = linked.or_else(|error| self.without(inode, &hidden, error)) {
+                if ![Errno::EPERM, Errno::EOPNOTSUPP, Errno::EMLINK].contains(&error) {
+                    return Err(error);
                 }
+                tracing::warn!("no links on the server ({error:?}): an open file is lost");
+                return drop();
             }
             if let Err(error) = rename() {
                 // If the file may be without the new name, or lose it later, the hidden one may be its only name.
