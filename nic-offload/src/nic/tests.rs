@@ -542,19 +542,8 @@ fn attaching() {
     world.client.session = world.nic.open_session(trusted).unwrap().id().0;
     world.client.key = SessionKey::from_bytes([7; 32]);
     let mut connection = Connection::new(11, NONCE);
-    let late = Attach {
-        session: world.client.session,
-        nonce: [4; 16],
-        one_sided: true,
-    }
-    .seal(&world.client.key.attach_key(), &NONCE);
-    assert!(
-        matches!(
-            world.nic.receive(&mut connection, &late, over),
-            Verdict::NotAttached(_)
-        ),
-        "the session is over"
-    );
+    let late = attach_at(&world.nic, &mut connection, &world.client, true, over);
+    assert_eq!(late.result, Err(Exception::Denied), "the session is over");
     let mut connection = Connection::new(11, NONCE);
     let grant = attach(&world.nic, &mut connection, &world.client, true)
         .result

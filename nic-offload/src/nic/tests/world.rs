@@ -223,13 +223,23 @@ pub fn attach(
     client: &Client,
     one_sided: bool,
 ) -> Attached {
+    attach_at(nic, connection, client, one_sided, MINUTE)
+}
+
+pub fn attach_at(
+    nic: &Nic,
+    connection: &mut Connection,
+    client: &Client,
+    one_sided: bool,
+    now: Nanos,
+) -> Attached {
     let attach = Attach {
         session: client.session,
         nonce: [4; 16],
         one_sided,
     };
     let message = attach.seal(&client.key.attach_key(), &NONCE);
-    let answer = match nic.receive(connection, &message, MINUTE) {
+    let answer = match nic.receive(connection, &message, now) {
         Verdict::Attach(request) => nic.attached(connection, request, Some(EXPOSED)),
         Verdict::NotAttached(answer) => answer,
         Verdict::Refused(_) | Verdict::Read(_) => panic!("an attach is no read"),
