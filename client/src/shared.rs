@@ -55,6 +55,8 @@ pub struct Shared {
     pub url: Url,
     /// The options.
     pub options: Options,
+    /// The process that has connected.
+    process: u32,
     /// The connections for calls.
     pub calls: Calls,
     /// The name of the export.
@@ -133,6 +135,7 @@ impl Shared {
         directory.set_limit(budget.directory_bytes());
         let shared = Self {
             url: url.clone(),
+            process: std::process::id(),
             calls,
             mounted,
             read_max: limits
@@ -429,7 +432,10 @@ impl Files {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.close_session();
+        // A child of a fork drops its copy. The session is still the parent's.
+        if std::process::id() == self.process {
+            self.close_session();
+        }
     }
 }
 

@@ -46,9 +46,21 @@ impl Bytes {
     /// For writing. An array of references to objects is refused, because bytes are not references.
     pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let told = ffi::PyBUF_WRITABLE | ffi::PyBUF_ND | ffi::PyBUF_FORMAT;
-        // Types without a format, such as NumPy's dates, have bytes nevertheless.
-        let bytes = Self::get(object, told).or_else(|_| Self::get(object, ffi::PyBUF_WRITABLE))?;
-        if bytes.has_objects() {
+        let (bytes, has_objects) = match Self::get(object, told) {
+            Ok(bytes) => {
+                let has_objects = bytes.has_objects();
+                (bytes, has_objects)
+            }
+            // Types without a format, such as NumPy's dates, have bytes nevertheless.
+            Err(_) => {
+                let has_objects = object
+                    .getattr("dtype")
+                    .and_then(|it| it.getattr("hasobject"));
+                let has_objects = has_objects.and_then(|it| it.is_truthy()).unwrap_or(false);
+                (Self::get(object, ffi::PyBUF_WRITABLE)?, has_objects)
+            }
+        };
+        if has_objects {
             return Err(PyTypeError::new_err(
                 "an array of Python objects: only plain data can be read into",
             ));

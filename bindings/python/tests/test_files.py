@@ -32,6 +32,10 @@ def test_buffers_that_are_none(server, data):
         file.read_into(numpy.zeros((8, 8))[:, ::2])
     with pytest.raises(TypeError):
         file.read_into(17)
+    for objects in [numpy.zeros(4, object), numpy.zeros(4, [("time", "M8[s]"), ("object", "O")])]:
+        with pytest.raises(TypeError):
+            file.read_into(objects)
+    assert file.read_into(numpy.zeros(4, "M8[s]")) == 32
     with pytest.raises(OverflowError):
         file.read_into(bytearray(1), -1)
     assert file.read_into(bytearray()) == 0

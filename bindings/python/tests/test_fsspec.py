@@ -126,6 +126,57 @@ def test_a_file_is_replaced_at_once_or_not_at_all(fs, server):
     assert sorted(os.listdir(server.directory)) == ["file", "text"]
 
 
+def test_what_a_with_has_written_is_kept_within_a_handler(fs, server):
+    file = fs.open("/file", "wb")
+    try:
+        {}["missing"]
+    except KeyError:
+        with file:
+            file.write(b"fallback")
+    assert (server.directory / "file").read_bytes() == b"fallback"
+
+
+def test_what_was_appended_in_part_is_not_appended_twice(fs, server):
+    (server.directory / "file").write_bytes(b"0")
+    file = fs.open("/file", "ab")
+    file.write(b"123")
+    stored = file._file
+
+    class Failing:
+        def stat(self):
+            return stored.stat()
+
+        def write_at(self, data, offset):
+            stored.write_at(data[:2], offset)
+            raise OSError(28, "no space")
+
+    file._file = Failing()
+    with pytest.raises(OSError):
+        file.flush()
+    file._file = stored
+    file.write(b"4")
+    file.close()
+    assert (server.directory / "file").read_bytes() == b"01234"
+
+
+def test_what_is_being_written_is_in_no_listing(fs, server):
+    with fs.open("/d/file", "wb") as file:
+        file.write(b"1")
+        assert fs.ls("/d") == [] and fs.find("/d") == []
+    assert fs.find("/d") == ["/d/file"]
+
+
+def test_options_reach_the_client(server):
+    with pytest.raises(ValueError, match="route"):
+        fsspec.filesystem("odafs+shm", server=server.url, route="none").ls("/")
+
+
+def test_nothing_is_made_outside_of_the_export(fs, monkeypatch):
+    monkeypatch.setattr(type(fs), "exists", lambda self, path: False)
+    with pytest.raises(FileNotFoundError):
+        fs.makedirs("/elsewhere/x")
+
+
 def test_names(fs, server):
     fs.makedirs("/a/b/c")
     with pytest.raises(FileExistsError):

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import posixpath
+import re
 import secrets
 import sys
 import threading
@@ -19,6 +20,10 @@ from ._client import Client
 
 _SCHEMES = ("odafs+shm", "odafs+verbs", "odafs")
 _BLOCK = 1 << 20
+# Further options of `Client`.
+_OPTIONS = ("memory_bytes", "route", "wait", "lanes", "identity", "server_key")
+# What `wb` writes before it is closed.
+_PART = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 def _split(url):
@@ -34,7 +39,8 @@ def _split(url):
 
 
 class OdafsFileSystem(AbstractFileSystem):
-    """Files of one server. `server` is a URL without a path (`odafs+shm://` is the default socket); paths are absolute."""
+    """Files of one server. `server` is a URL without a path (`odafs+shm://` is the default socket); paths are absolute. Further
+    options are those of `Client`."""
 
     protocol = _SCHEMES
     root_marker = "/"
@@ -45,6 +51,7 @@ class OdafsFileSystem(AbstractFileSystem):
         self.server = _split(f"{server}/")[0]
         self.block_size = block_size
         self._options = {"deadline": deadline, "cache": cache}
+        self._options.update((name, storage_options[name]) for name in _OPTIONS if name in storage_options)
         self._lock, self._client, self._first = threading.Lock(), None, "/"
         # fsspec calls it of the class too, which knows no server.
         self._strip_protocol = self._path_here
@@ -117,6 +124,8 @@ class OdafsFileSystem(AbstractFileSystem):
         else:
             found = []
             for name, known in self.client.scandir(path):
+                if _PART.fullmatch(os.fspath(name)):
+                    continue
                 child = posixpath.join(path, os.fspath(name))
                 if known is None or known.kind == "link":
                     known = self._followed(child) or known
@@ -175,6 +184,8 @@ class OdafsFileSystem(AbstractFileSystem):
             if exist_ok and self.isdir(path):
                 return
             raise FileExistsError(17, "it exists already", path)
+        if path == "/":
+            raise FileNotFoundError(2, "no export contains it", path)
         self.makedirs(posixpath.dirname(path), exist_ok=True)
         try:
             self.client.mkdir(path)
@@ -374,6 +385,8 @@ class OdafsFile(io.RawIOBase):
         super().__init__()
         self.fs, self.path, self.mode, self.blocksize = fs, path, mode, block_size
         self._position, self._part, self._pending, self._pending_at = 0, None, bytearray(), 0
+        # Of `ab`: the end has been found at which the pending bytes belong.
+        self._placed = False
         # An exception that was being handled when it was opened is none of ours.
         self._handled = sys.exc_info()[1]
         self._autocommit, self._reads, self._exclusive = autocommit, mode == "r+b", mode == "xb"
@@ -402,9 +415,14 @@ class OdafsFile(io.RawIOBase):
         # As those of an object store, files bring their directories with them.
         self.fs.makedirs(directory, exist_ok=True)
         part = posixpath.join(directory, f".{secrets.token_hex(8)}.part")
-        # Nobody else may read what replaces a private file.
-        self._file = client.create(part, mode=0o600, exclusive=True)
         self._part = part
+        try:
+            # Nobody else may read what replaces a private file.
+            self._file = client.create(part, mode=0o600, exclusive=True)
+        except BaseException:
+            # It may have been made nevertheless.
+            self.discard()
+            raise
         self._mode = known.mode & 0o7777 if known is not None else 0o644
 
     def _resolved(self, client, path):
@@ -470,11 +488,13 @@ class OdafsFile(io.RawIOBase):
 
     def _store(self):
         if self._pending:
-            if self.mode == "ab":
+            # Not anew if a store has failed: parts of it may be there.
+            if self.mode == "ab" and not self._placed:
                 self._pending_at = self._file.stat().size
                 self._position = self._pending_at + len(self._pending)
+                self._placed = True
             self._file.write_at(self._pending, self._pending_at)
-            self._pending = bytearray()
+            self._pending, self._placed = bytearray(), False
         self._pending_at = self._position
 
     def flush(self, force=False):
@@ -535,6 +555,8 @@ class OdafsFile(io.RawIOBase):
 
     def __exit__(self, kind, *raised):
         if kind is None:
+            # It ends well, whatever is being handled around it.
+            self._handled = sys.exc_info()[1]
             self.close()
             return
         try:

@@ -152,7 +152,9 @@ impl State {
             if client.states > 0 && !self.is_over(number, now) {
                 return Err(Status::ClidInUse);
             }
-            self.remove_client(number);
+            if !self.remove_silent(number) {
+                return Err(Self::HELD_UP);
+            }
         } else if same {
             self.remove_unconfirmed(&identity);
             return Ok(self.exchanged(number));

@@ -74,8 +74,17 @@ struct DelegationsOf {
     states: HashSet<u32>,
     /// How many of them are revoked.
     revoked: usize,
+    /// Those that are to be revoked once stable storage knows that the client may not reclaim delegations.
+    revoking: HashSet<u32>,
     /// When the client was last asked to return some.
     asked: Option<Nanos>,
+}
+
+impl DelegationsOf {
+    /// Whether the client may reclaim delegations after a restart.
+    fn may_reclaim(&self) -> bool {
+        self.revoked == 0 && self.revoking.is_empty()
+    }
 }
 
 /// The delegations of all clients.
@@ -237,7 +246,7 @@ impl State {
         }
         // A client with a revoked delegation gets no other before it has acknowledged that.
         let of = table.clients.get(&client);
-        let may = of.is_none_or(|of| of.states.len() < self.limits.delegations && of.revoked == 0);
+        let may = of.is_none_or(|of| of.states.len() < self.limits.delegations && of.may_reclaim());
         let hears = self.hears(client) || request.reclaim;
         if !may || !hears || table.all.len() >= self.limits.all_delegations {
             return Err(WhyNone::Resource(false));
@@ -355,8 +364,12 @@ impl State {
             // The client never got it.
             Standing::Recalled(_) if overdue && known.unknown => {
                 self.drop_delegation(key);
+                self.record_unrevoked(key.0);
             }
             Standing::Recalled(_) if overdue => {
+                if let Some(of) = table.clients.get_mut(&key.0) {
+                    of.revoking.insert(key.1);
+                }
                 if self.has_forgotten_delegations(key.0) {
                     self.revoke(key, file);
                 }
@@ -374,6 +387,7 @@ impl State {
             *table.revoked.entry(file).or_default() += 1;
             if let Some(of) = table.clients.get_mut(&key.0) {
                 of.revoked += 1;
+                of.revoking.remove(&key.1);
             }
         }
     }
@@ -535,6 +549,7 @@ impl State {
         };
         if let Some(of) = table.clients.get_mut(&key.0) {
             of.states.remove(&key.1);
+            of.revoking.remove(&key.1);
             of.revoked -= usize::from(known.standing == Standing::Revoked);
             if of.states.is_empty() {
                 table.clients.remove(&key.0);

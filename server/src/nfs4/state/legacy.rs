@@ -48,7 +48,8 @@ impl State {
             match (client.who == who, client.verifier == verifier) {
                 _ if client.expelled => self.remove_client(number),
                 (false, _) if holds => return Err(Status::ClidInUse),
-                (false, _) => self.remove_client(number),
+                (false, _) if !self.remove_silent(number) => return Err(Self::HELD_UP),
+                (false, _) => {}
                 (true, false) => {}
                 (true, true) => {
                     self.remove_unconfirmed(&identity);

@@ -171,7 +171,8 @@ impl State {
         }
         self.take_all(number);
         if let Some(client) = self.clients.get_mut(&number) {
-            client.expelled = true;
+            // It is not recorded again if it comes back: there is nothing left to reclaim.
+            (client.expelled, client.condemned) = (true, false);
         }
         true
     }

@@ -100,7 +100,7 @@ fn back_channel(
 
 impl State {
     /// CREATE_SESSION. A repetition gets the same result. A failure uses the sequence number up too (RFC 8881, section 18.36.4),
-    /// except DELAY (section 15.1.1.3).
+    /// except DELAY (section 15.1.1.3) and CLID_INUSE: another user's calls do not count for the client.
     pub fn create_session(
         &mut self,
         now: Nanos,
@@ -124,7 +124,7 @@ impl State {
             _ => return Err(Status::SeqMisordered),
         }
         let made = self.new_session(now, who, (number, arrival), args);
-        if made != Err(Status::Delay)
+        if !matches!(made, Err(Status::Delay | Status::ClidInUse))
             && let Some(client) = self.clients.get_mut(&number)
             && let Kind::Sessions { sequence, last, .. } = &mut client.kind
         {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use odafs_common::wire::nfs4::Status;
 use odafs_fabric::clock::Nanos;
 
-use super::Delegated;
+use super::{Delegated, DelegationsOf};
 use crate::nfs4::state::clients::Kind;
 use crate::nfs4::state::opens::Key;
 use crate::nfs4::state::{NamedFiles, Sender, State};
@@ -73,11 +73,11 @@ impl State {
         }
     }
 
-    /// Records that the client may reclaim the delegations that it has left, unless some are revoked that it has not
+    /// Records that the client may reclaim the delegations that it has left, unless some are revoked, or are to be, that it has not
     /// acknowledged.
     pub(super) fn record_unrevoked(&mut self, number: u32) {
         let of = self.delegations.clients.get(&number);
-        if of.is_some_and(|of| of.revoked == 0) {
+        if of.is_some_and(DelegationsOf::may_reclaim) {
             self.record_delegations(number, true);
         }
     }

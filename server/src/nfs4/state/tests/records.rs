@@ -83,6 +83,43 @@ fn a_delegation_is_revoked_when_stable_storage_knows_that_it_is_not_reclaimed() 
     assert_eq!(state.take_undelegated(), [FILE, file(9)]);
 }
 
+/// With another one it would be recorded again as one that may reclaim, so that the revocation would never come.
+#[test]
+fn a_client_whose_delegation_is_to_be_revoked_gets_no_other() {
+    let state = &mut stable();
+    let (a, _) = hearing(state, b"a", 1);
+    take(state, at(0), a, FILE).unwrap();
+    let other = take(state, at(0), a, file(9)).unwrap();
+    keep(state);
+    assert!(!state.recall(at(1), FILE, None));
+    renew(state, a, at(182));
+    assert!(!state.recall(at(182), FILE, None));
+    state.take_records();
+    // Meanwhile stable storage is at work.
+    assert!(take(state, at(182), a, file(10)).is_err());
+    let returned = state.delegation_return(Sender::Client(a), &other, file(9));
+    assert_eq!((returned, state.take_records()), (Ok(()), Vec::new()));
+    state.have_kept_records();
+    assert!(state.recall(at(182), FILE, None));
+}
+
+#[test]
+fn a_client_whose_name_another_user_takes_is_forgotten_first() {
+    let state = &mut stable();
+    let (one, _) = client(state, at(0), b"one");
+    open(state, at(0), one, b"o", (3, 3)).unwrap();
+    keep(state);
+    let other = |state: &mut State| {
+        let args = exchange(b"one", 1, 0);
+        state.exchange_id(at(200), Principal(2), &args).map(drop)
+    };
+    assert_eq!(other(state), Err(Status::Delay));
+    assert!(state.session_client(one).is_ok());
+    keep(state);
+    assert_eq!(other(state), Ok(()));
+    assert!(state.session_client(one).is_err());
+}
+
 #[test]
 fn a_delegation_that_its_client_has_not_heard_of_leaves_nothing() {
     let state = &mut stable();
