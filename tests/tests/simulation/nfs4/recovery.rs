@@ -311,8 +311,10 @@ impl Client<'_> {
         let Some(OperationResult::Open(Ok(opened))) = all.last() else {
             self.fail(&format!("a reclaim: {all:?}"));
         };
-        // For one lease, and for another one while anyone reclaims.
-        let graceful = self.model.lives().settled + self.model.lease + self.model.lease;
+        // For one lease, for another one while anyone reclaims, and until the server notices that it is over, and stable storage has
+        // forgotten those who have not reclaimed.
+        let lease = self.model.lease;
+        let graceful = self.model.lives().settled + lease + lease + lease;
         if from > graceful {
             self.fail("reclaimed after the grace");
         }
