@@ -1,6 +1,6 @@
 //! Extended attributes of users, which the server does not cache.
 
-use crate::store::{Credential, ObjectId, StoreError, XattrHow};
+use crate::store::{Credential, FileType, ObjectId, StoreError, XattrHow};
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
 use crate::vfs::export::Exports;
@@ -67,10 +67,11 @@ fn changing(
     let around = Change::begin(export, object);
     change()?;
     change::record_links(export, object);
-    // No verifier tells a client that a change was lost, so it is on stable storage before the reply.
-    match export.live(object) {
-        Some(file) => sync(export, &file, false).map(drop)?,
-        None => export.store().sync(object, false)?,
+    // No verifier tells a client that a change was lost, so it is on stable storage before the reply. The sync of a file may be the one
+    // that learns of lost writes, which their clients have to hear of.
+    match export.store().getattr(object)?.kind {
+        FileType::Regular => sync(export, &export.file(object)?, false).map(drop)?,
+        _ => export.store().sync(object, false)?,
     }
     Ok(around.end())
 }
