@@ -1,4 +1,4 @@
-//! A server without its TCP listeners: export, programs, pool, engine and observer. The simulator assembles the same
+//! A server without its TCP listeners: export, programs, pool, engine, observer and timer. The simulator assembles the same
 //! server as [`crate::process::server`], with any store, any fabric's listener, and no tokio.
 
 use std::io;
@@ -7,9 +7,8 @@ use std::time::Duration;
 use odafs_fabric::Listener;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, LifeWord};
-use odafs_fabric::sync::Arc;
-use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::thread::{self, JoinHandle};
+use odafs_fabric::sync::{Arc, Condvar, Mutex};
 use odafs_nic::calls::{Calls, Transport, Workers};
 use odafs_nic::engine::{Engine, EngineConfig, OpenConnections, RdmaCounters, Serves, Stopper};
 
@@ -74,7 +73,7 @@ pub struct Ports {
 const WAITING_MAX: usize = 4096;
 /// How long the observer waits for reports of the store at a time.
 const OBSERVED: Duration = Duration::from_millis(500);
-/// How often the observer measures the cache and checks files without a watch.
+/// How often the observer checks files without a watch, and the timer measures the cache and looks at leases.
 const TICK: Nanos = Nanos::from_secs(1);
 
 /// A running server. Dropping it stops it.
@@ -87,7 +86,35 @@ pub struct Assembly {
     open: Option<Arc<OpenConnections>>,
     engine: Option<(Stopper, JoinHandle<()>)>,
     observer: Option<JoinHandle<()>>,
-    stopping: Arc<AtomicBool>,
+    timer: Option<JoinHandle<()>>,
+    stopping: Arc<Stopping>,
+}
+
+/// Whether the observer and the timer are to end.
+#[derive(Default)]
+struct Stopping {
+    stopping: Mutex<bool>,
+    news: Condvar,
+}
+
+impl Stopping {
+    fn begin(&self) {
+        *self.stopping.lock() = true;
+        self.news.notify_all();
+    }
+
+    fn has_begun(&self) -> bool {
+        *self.stopping.lock()
+    }
+
+    /// Waits for it, for `span` at most. Returns whether it has begun.
+    fn wait(&self, span: Nanos) -> bool {
+        let stopping = self.stopping.lock();
+        if *stopping {
+            return true;
+        }
+        *self.news.wait_timeout(stopping, span).0
+    }
 }
 
 impl Assembly {
@@ -120,9 +147,11 @@ impl Assembly {
             open: None,
             engine: None,
             observer: None,
-            stopping: Arc::new(AtomicBool::new(false)),
+            timer: None,
+            stopping: Arc::default(),
         };
         assembly.start_observer()?;
+        assembly.start_timer()?;
         if !listeners.is_empty() {
             assembly.start_engine(parts.engine, direct, listeners)?;
         }
@@ -131,9 +160,16 @@ impl Assembly {
 
     fn start_observer(&mut self) -> io::Result<()> {
         let (export, stopping) = (Arc::clone(&self.export), Arc::clone(&self.stopping));
-        let service = Arc::clone(&self.service);
         let observer = thread::Builder::new().name("odafs-observer".to_owned());
-        self.observer = Some(observer.spawn(move || observe(&export, &service, &stopping))?);
+        self.observer = Some(observer.spawn(move || observe(&export, &stopping))?);
+        Ok(())
+    }
+
+    fn start_timer(&mut self) -> io::Result<()> {
+        let (export, stopping) = (Arc::clone(&self.export), Arc::clone(&self.stopping));
+        let service = Arc::clone(&self.service);
+        let timer = thread::Builder::new().name("odafs-timer".to_owned());
+        self.timer = Some(timer.spawn(move || tick(&export, &service, &stopping))?);
         Ok(())
     }
 
@@ -228,10 +264,10 @@ impl Assembly {
         }
         self.pool.stop();
         self.service.stop();
-        self.stopping.store(true, Ordering::Release);
+        self.stopping.begin();
         self.export.store().interrupt();
-        if let Some(thread) = self.observer.take() {
-            joined(thread);
+        for thread in [self.observer.take(), self.timer.take()] {
+            thread.into_iter().for_each(joined);
         }
     }
 }
@@ -299,17 +335,24 @@ fn service(
     )
 }
 
-/// The observer: takes reports of outside changes, and each second checks what nobody reports.
-fn observe(export: &Exports, service: &Service, stopping: &AtomicBool) {
-    let mut next_tick = clock::now() + TICK;
-    while !stopping.load(Ordering::Acquire) {
+/// The observer: takes reports of outside changes, and each second checks what nobody reports. It waits while a file
+/// that it looks at is being written.
+fn observe(export: &Exports, stopping: &Stopping) {
+    let mut next_check = clock::now() + TICK;
+    while !stopping.has_begun() {
         change::observe(export, OBSERVED);
         let now = clock::now();
-        if now >= next_tick {
-            next_tick = now + TICK;
-            export.tick(now);
-            service.tick(clock::awake());
+        if now >= next_check {
+            next_check = now + TICK;
             change::check_unwatched(export);
         }
+    }
+}
+
+/// The timer: leases, locks and callbacks of all clients go on while a slow disk holds up the observer.
+fn tick(export: &Exports, service: &Service, stopping: &Stopping) {
+    while !stopping.wait(TICK) {
+        export.tick(clock::now());
+        service.tick(clock::awake());
     }
 }
