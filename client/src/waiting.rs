@@ -4,6 +4,7 @@ use crate::{options::Wait, transport::Broken};
 use odafs_fabric::{
     PostError, QueuePair,
     clock::{self, Nanos},
+    sync::thread,
 };
 
 /// The waits of one connection: the mode that was asked for, and what was learned.
@@ -17,6 +18,7 @@ pub struct Waits {
 pub struct Patience {
     deadline: Nanos,
     spin: Option<Nanos>,
+    yields: bool,
     polls: u32,
     sleep_from: Option<Nanos>,
     slept: bool,
@@ -41,6 +43,7 @@ impl Waits {
         Patience {
             deadline,
             spin,
+            yields: self.wait == Wait::Adaptive && self.learned.rouse.is_some(),
             polls: 0,
             sleep_from: None,
             slept: false,
@@ -87,6 +90,9 @@ impl Patience {
             return Ok(true);
         };
         if now < *self.sleep_from.get_or_insert(now + spin) {
+            if self.yields {
+                thread::yield_now();
+            }
             return Ok(true);
         }
         self.slept = true;
@@ -100,6 +106,10 @@ impl Patience {
 /// Whether polling pays, judged by whether answers come in time. They do not if the server takes longer, nor if there
 /// are more threads than processors: then the polling client keeps the server from running, or is suspended itself and
 /// finds its time over.
+///
+/// The server sleeps too if the next request does not come soon. Where a wake-up takes longer than either side polls (a
+/// processor was idle for long, or a host has taken it back), each side would find the other asleep, for ever. So the
+/// first wait after a pause polls for long enough to see the server awake, and lets other threads run meanwhile.
 #[derive(Debug)]
 struct Learned {
     /// Grows with each answer in time, and shrinks with each late one.
@@ -113,6 +123,8 @@ struct Learned {
     /// When the pause began, and the time slept since.
     paused_at: Nanos,
     slept_ns: u64,
+    /// How long the next wait polls, if longer than others.
+    rouse: Option<Nanos>,
 }
 
 /// When the present wait began to sleep.
@@ -134,16 +146,18 @@ impl Learned {
     /// A pause ends when it has lasted this many times as long as its waits would take one after the other. Otherwise a
     /// connection that is rarely used, such as one on trial, would stay in it long after a busy one has left.
     const IDLE: u64 = 4;
+    /// How long a wait polls at most while the server wakes up.
+    const ROUSE: Nanos = Nanos::from_millis(1);
 
     #[inline]
     fn spin(&mut self, now: impl FnOnce() -> Nanos) -> Nanos {
         if self.asleep > 0 && self.is_over(now()) {
-            self.asleep = 0;
+            self.resume();
         }
-        match self.asleep {
-            0 => Self::SPIN,
-            _ => Nanos(0),
+        if self.asleep > 0 {
+            return Nanos(0);
         }
+        self.rouse.unwrap_or(Self::SPIN)
     }
 
     /// Whether the pause has lasted too long.
@@ -159,11 +173,18 @@ impl Learned {
         if self.asleep > 0 {
             self.asleep -= 1;
             self.slept_ns += slept.map_or(0, |slept| slept.until.since(slept.from).0);
+            if self.asleep == 0 {
+                self.resume();
+            }
             return;
         }
         self.polled = self.polled.saturating_add(1);
+        let roused = self.rouse.take().is_some();
         let Some(slept) = slept else {
-            self.credit = (self.credit + 1).min(Self::CREDIT_MAX);
+            // An answer in time for a longer wait says nothing about the others.
+            if !roused {
+                self.credit = (self.credit + 1).min(Self::CREDIT_MAX);
+            }
             return;
         };
         if self.credit > Self::LATE {
@@ -172,6 +193,14 @@ impl Learned {
             self.give_up();
             (self.paused_at, self.slept_ns) = (slept.until, 0);
         }
+    }
+
+    /// Ends a pause. The next wait polls for as long as one of the pause took, if that is not too long.
+    fn resume(&mut self) {
+        let waits = self.pause - self.asleep;
+        let wait = Nanos(self.slept_ns / u64::from(waits.max(1)));
+        self.rouse = (Self::SPIN..Self::ROUSE).contains(&wait).then_some(wait);
+        self.asleep = 0;
     }
 
     fn give_up(&mut self) {
@@ -193,6 +222,7 @@ impl Default for Learned {
             pause: 0,
             paused_at: Nanos(0),
             slept_ns: 0,
+            rouse: None,
         }
     }
 }
@@ -236,6 +266,59 @@ mod tests {
         polled(&mut learned, 1000, u32::MAX);
         polled(&mut learned, 100, 1);
         assert!(polled(&mut learned, 100_000, 1) < 200);
+    }
+
+    /// A server that answers within 10 us while it is awake, and sleeps if it has waited for 50 us.
+    struct Server {
+        /// How long a wake-up takes, here and there.
+        wake_up: Nanos,
+        asleep: bool,
+        now: Nanos,
+    }
+
+    impl Server {
+        /// Whether an answer comes while the client polls for it. The next request follows it at once.
+        fn answers_in_time(&mut self, learned: &mut Learned) -> bool {
+            let (polls, began) = (learned.spin(|| self.now), self.now);
+            let answer = Nanos::from_micros(10) + if self.asleep { self.wake_up } else { Nanos(0) };
+            let slept = answer > polls;
+            self.now = began + answer + if slept { self.wake_up } else { Nanos(0) };
+            self.asleep = slept && self.wake_up > Nanos::from_micros(50);
+            learned.answered(slept.then_some(Slept {
+                from: began + polls,
+                until: self.now,
+            }));
+            !slept
+        }
+    }
+
+    /// Once either has slept, each wakes up too late for the other.
+    #[test]
+    fn slow_wake_ups_do_not_follow_one_another_for_ever() {
+        for micros in [40, 60, 100, 200, 400] {
+            for silent in [1, 4, 20] {
+                let mut learned = Learned::default();
+                let mut server = Server {
+                    wake_up: Nanos::from_micros(micros),
+                    asleep: false,
+                    now: Nanos(0),
+                };
+                (0..100).for_each(|_| assert!(server.answers_in_time(&mut learned)));
+                // The host has taken the processor back for a while.
+                for _ in 0..silent {
+                    server.asleep = true;
+                    server.wake_up = Nanos::from_micros(5_000);
+                    server.answers_in_time(&mut learned);
+                }
+                server.wake_up = Nanos::from_micros(micros);
+                let late = (0..1000).filter(|_| !server.answers_in_time(&mut learned));
+                let late = late.count();
+                assert!(
+                    late <= 200,
+                    "{late} with wake-ups of {micros} us after {silent}"
+                );
+            }
+        }
     }
 
     /// Eight waits in a trial, a trial every 25 ms, and as many answers in time as on a busy connection.
