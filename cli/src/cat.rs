@@ -2,14 +2,14 @@
 
 mod lines;
 
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 
 use anyhow::Result;
 use clap::Args;
 use odafs::{Cache, File, Options, Url};
 use serde::ser::{SerializeSeq, Serializer};
 
-use crate::connection::{Clients, ConnectionArguments, url};
+use crate::connection::{Clients, ReadArguments, url};
 use crate::copy::copy;
 use crate::each::each;
 use crate::{Usage, output};
@@ -32,8 +32,8 @@ that took the same route for the same reason. `time` is from the start of the re
 was there. After more than 20 rows, a summary by route and reason follows. With --json, each
 page has an object of its own.
 
-Several files are printed one after the other. If one fails, the others are printed all the
-same, and the exit status is 1.")]
+Several files are printed one after the other. If one fails, the others are still printed, and
+the exit status is 1.")]
 pub struct Arguments {
     /// Files to print
     #[arg(required = true, value_name = "URL", value_parser = url)]
@@ -51,7 +51,7 @@ pub struct Arguments {
     #[arg(long, requires = "why")]
     json: bool,
     #[command(flatten)]
-    connection: ConnectionArguments,
+    reading: ReadArguments,
 }
 
 #[derive(serde::Serialize)]
@@ -68,7 +68,7 @@ struct Row {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_none("--passes", arguments.passes == 0)?;
-    let mut options = arguments.connection.options();
+    let mut options = arguments.reading.options();
     if arguments.why && !arguments.cached {
         options.cache = Cache::Off;
     }
@@ -81,35 +81,56 @@ pub fn run(arguments: Arguments) -> Result<()> {
 fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     let mut clients = Clients::new(options);
     let mut out = output::Stdout::lock();
-    let keep = arguments.connection.is_direct();
+    let keep = arguments.reading.is_direct();
     let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
         copy(&client.open(path)?, keep, &mut out, |_| {})
     });
-    out.flush()?;
-    all
+    let printed = out.flush().map_err(anyhow::Error::from);
+    output::with_result(printed, all)
 }
 
 /// Prints rows as they come, because those of a long file may not fit in memory.
 fn why(arguments: &Arguments, options: Options) -> Result<()> {
     if arguments.json {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let mut json = serde_json::Serializer::pretty(&mut out);
-        let mut list = json.serialize_seq(None)?;
-        let all = trace_all(arguments, options, &mut |row| {
-            Ok(list.serialize_element(&row)?)
-        });
-        list.end()?;
-        writeln!(out)?;
-        out.flush()?;
-        return all;
+        return why_in_json(arguments, options);
     }
     let mut lines = Lines::new();
     let all = trace_all(arguments, options, &mut |row| lines.add(row));
-    if all.is_ok() || !lines.is_empty() {
-        lines.finish()?;
+    let printed = match all.is_ok() || !lines.is_empty() {
+        true => lines.finish(),
+        false => Ok(()),
+    };
+    output::with_result(printed, all)
+}
+
+/// Prints a list of rows. If there are none because of a failure, it prints nothing, as the other commands do.
+fn why_in_json(arguments: &Arguments, options: Options) -> Result<()> {
+    let mut out = BufWriter::new(output::Stdout::lock());
+    let mut json = serde_json::Serializer::pretty(&mut out);
+    let mut unopened = Some(&mut json);
+    let mut list = None;
+    let all = trace_all(arguments, options, &mut |row| {
+        if let Some(json) = unopened.take() {
+            list = Some(json.serialize_seq(None).map_err(io::Error::from)?);
+        }
+        if let Some(list) = &mut list {
+            list.serialize_element(&row).map_err(io::Error::from)?;
+        }
+        Ok(())
+    });
+    if let (Some(json), true) = (unopened.take(), all.is_ok()) {
+        list = Some(json.serialize_seq(None).map_err(io::Error::from)?);
     }
-    all
+    let Some(list) = list else {
+        return all;
+    };
+    let ended = list.end().map_err(io::Error::from);
+    let printed = ended.and_then(|()| {
+        writeln!(out)?;
+        out.flush()
+    });
+    output::with_result(printed.map_err(anyhow::Error::from), all)
 }
 
 /// Reads all files, and passes a row for each part of each read to `tell`.

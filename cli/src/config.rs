@@ -18,18 +18,24 @@ use serde::Deserialize;
 mod checks;
 mod exports;
 mod file;
+mod reload;
 mod values;
 
-pub use checks::{check_directory, check_served};
+pub use checks::{check_directory, check_served, without_admission};
 use exports::Exported;
 use values::{
     Allow, CreditsOption, DesignName, DirectName, IdmapName, Nfs2, Nfs4Version, ReadOrderName,
-    RegistrationName, SquashName,
+    RegistrationName, Shm, SquashName,
 };
 
 use crate::grantee::Named;
 use crate::keys::keys;
 use crate::{Usage, listeners, units};
+
+/// The heading of the listeners in the help.
+const LISTENERS: &str = "Listeners (with none named: --nfs, --rdma and --shm)";
+/// The heading of what may be named beside the listeners, and replaces none of them.
+const BESIDE: &str = "Portmapper, metrics and limits";
 
 /// The options of the command line. A configuration file has the same ones, under the same names.
 #[derive(Args, Clone, Default, Deserialize)]
@@ -40,8 +46,8 @@ pub struct ServeOptions {
     dir: Option<PathBuf>,
     /// Name of the export, with which the paths of URLs and mounts begin [default: /]. For several exports, instead of DIR:
     /// once for each, as /NAME=DIR, followed by its own options: ,read-only ,allow=CIDR[:CIDR...] ,squash=WHO ,anonuid=N
-    /// ,anongid=N ,insecure ,direct=guarded|off. They mean what those of the server mean, which hold where an export has
-    /// none
+    /// ,anongid=N ,insecure ,direct=guarded|off. Each has the same meaning as the server's option of that name, and
+    /// overrides it for this export
     #[arg(long, value_name = "/NAME[=DIR[,OPTION]...]")]
     #[serde(deserialize_with = "exports::one_or_more")]
     export: Vec<Exported>,
@@ -50,7 +56,7 @@ pub struct ServeOptions {
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        help_heading = LISTENERS
     )]
     #[serde(deserialize_with = "file::address")]
     nfs: Option<SocketAddr>,
@@ -60,7 +66,7 @@ pub struct ServeOptions {
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        help_heading = BESIDE
     )]
     #[serde(deserialize_with = "file::address")]
     portmap: Option<SocketAddr>,
@@ -69,16 +75,19 @@ pub struct ServeOptions {
     #[arg(
         long,
         value_name = "SOCKET",
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        num_args = 0..=1,
+        default_missing_value = Shm::NO_VALUE,
+        value_parser = Shm::parser(),
+        help_heading = LISTENERS
     )]
     #[serde(deserialize_with = "file::socket")]
-    shm: Option<Option<PathBuf>>,
+    shm: Option<Shm>,
     /// How many connections one user may have over shared memory; each may take 2 MiB of memory, and a client makes four,
     /// or more if it has many threads [default: 8192]
     #[arg(
         long,
         value_name = "N",
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        help_heading = BESIDE
     )]
     #[serde(deserialize_with = "file::number")]
     shm_connections: Option<u32>,
@@ -88,7 +97,7 @@ pub struct ServeOptions {
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        help_heading = LISTENERS
     )]
     #[serde(deserialize_with = "file::address")]
     rdma: Option<SocketAddr>,
@@ -97,7 +106,7 @@ pub struct ServeOptions {
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        help_heading = LISTENERS
     )]
     #[serde(deserialize_with = "file::address")]
     verbs: Option<SocketAddr>,
@@ -106,12 +115,13 @@ pub struct ServeOptions {
         long,
         value_name = "ADDR:PORT",
         value_parser = units::address,
-        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+        help_heading = BESIDE
     )]
     #[serde(deserialize_with = "file::address")]
     metrics: Option<SocketAddr>,
     /// Serve NFS version 2 too, for old clients; its files end at 2 GiB [default: off]
     #[arg(long, value_name = "on|off")]
+    #[serde(deserialize_with = "file::on_or_off")]
     nfs2: Option<Nfs2>,
     /// Minor versions of NFS version 4 to serve beside version 3 [default: 4.0,4.1,4.2]
     #[arg(long, value_name = "4.N,...|off", value_delimiter = ',')]
@@ -146,8 +156,8 @@ pub struct ServeOptions {
     #[serde(deserialize_with = "file::size")]
     page: Option<u64>,
     /// Refuse every change (an archive is always read-only)
-    #[arg(long)]
-    read_only: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false", hide_possible_values = true)]
+    read_only: Option<bool>,
     /// Admit clients at these addresses over TCP and RDMA, besides loopback; no-loopback shuts loopback out [may be
     /// repeated; default: loopback only]
     #[arg(long, value_name = "CIDR|no-loopback")]
@@ -161,22 +171,22 @@ pub struct ServeOptions {
     #[arg(long, value_name = "KEYFILE")]
     #[serde(deserialize_with = "file::list")]
     admit: Vec<PathBuf>,
-    /// As which user callers over TCP and RDMA act [default: all]
+    /// Which user ids to accept from callers over TCP and RDMA [default: all]
     #[arg(long, value_enum, value_name = "WHO")]
     squash: Option<SquashName>,
-    /// User as which callers act who do not keep their ids: root with --squash root, everyone with --squash all [default:
+    /// User id for callers whose own ids are not trusted: root with --squash root, everyone with --squash all [default:
     /// 65534; with --squash all the user that runs the server, if that is not root]
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "file::number")]
     anonuid: Option<u32>,
-    /// Their group; they have no other [default: 65534, or as without --anonuid]
+    /// Group id for those callers; they get no supplementary groups [default: 65534, or as without --anonuid]
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "file::number")]
     anongid: Option<u32>,
     /// With --squash root or none, believe callers on ports of 1024 and above too. Anyone who can run a program on an
     /// admitted machine, this one included, can then act as any user
-    #[arg(long)]
-    insecure: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false", hide_possible_values = true)]
+    insecure: Option<bool>,
     /// Which direct reads of the cache's pages to grant [default: auto]
     #[arg(long, value_enum, value_name = "MODE")]
     direct: Option<DirectName>,
@@ -195,8 +205,8 @@ pub struct ServeOptions {
     #[serde(deserialize_with = "file::number")]
     workers: Option<usize>,
     /// Do not ask the kernel for 2 MiB pages of memory for the cache (asking takes about 2 s per GiB at the start)
-    #[arg(long)]
-    small_pages: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false", hide_possible_values = true)]
+    small_pages: Option<bool>,
     /// How many calls a client may have under way over RDMA, 1 to 1024; adaptive: as many as it needs, up to 256, of 1024
     /// for all clients [default: 128]
     #[arg(long, value_name = "N|adaptive", help_heading = "RDMA")]
@@ -206,8 +216,8 @@ pub struct ServeOptions {
     #[arg(long, value_enum, value_name = "DESIGN", help_heading = "RDMA")]
     design: Option<DesignName>,
     /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), instead of pinning all of them
-    #[arg(long, help_heading = "RDMA")]
-    odp: bool,
+    #[arg(long, help_heading = "RDMA", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false", hide_possible_values = true)]
+    odp: Option<bool>,
     /// The order in which RDMA Reads see the cache, as the devices at both ends and the network guarantee it. If you
     /// promise more than they keep, clients accept torn pages (docs/RDMA.md, section 7) [default: fence]
     #[arg(long, value_enum, value_name = "ORDER", help_heading = "RDMA")]
@@ -229,8 +239,7 @@ impl ServeOptions {
     /// Reads a TOML file.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))
-            .context("--config names a TOML file of options")?;
+            .with_context(|| format!("--config: cannot read the TOML file {}", path.display()))?;
         match toml::from_str(&text) {
             Ok(options) => Ok(options),
             Err(error) => {
@@ -276,7 +285,7 @@ impl ServeOptions {
             state: self.state.or(file.state),
             cache: self.cache.or(file.cache),
             page: self.page.or(file.page),
-            read_only: self.read_only || file.read_only,
+            read_only: self.read_only.or(file.read_only),
             allow: if self.allow.is_empty() {
                 file.allow
             } else {
@@ -290,7 +299,7 @@ impl ServeOptions {
             squash: self.squash.or(file.squash),
             anonuid: self.anonuid.or(file.anonuid),
             anongid: self.anongid.or(file.anongid),
-            insecure: self.insecure || file.insecure,
+            insecure: self.insecure.or(file.insecure),
             direct: self.direct.or(file.direct),
             one_sided_for: if self.one_sided_for.is_empty() {
                 file.one_sided_for
@@ -299,10 +308,10 @@ impl ServeOptions {
             },
             spin: self.spin.or(file.spin),
             workers: self.workers.or(file.workers),
-            small_pages: self.small_pages || file.small_pages,
+            small_pages: self.small_pages.or(file.small_pages),
             credits: self.credits.or(file.credits),
             design: self.design.or(file.design),
-            odp: self.odp || file.odp,
+            odp: self.odp.or(file.odp),
             read_order: self.read_order.or(file.read_order),
             registration: self.registration.or(file.registration),
             registration_cost: self.registration_cost.or(file.registration_cost),
@@ -313,8 +322,9 @@ impl ServeOptions {
     /// Takes a directory or an archive after `--shm`, which can be no socket, as the one to serve if no other is named.
     pub fn shm_before_dir(mut self) -> Self {
         match &self.shm {
-            Some(Some(path)) if self.dir.is_none() && (path.is_dir() || path.is_file()) => {
-                self.dir = self.shm.replace(None).flatten();
+            Some(Shm::At(path)) if self.dir.is_none() && (path.is_dir() || path.is_file()) => {
+                self.dir = Some(path.clone());
+                self.shm = Some(Shm::Default);
             }
             _ => {}
         }
@@ -327,7 +337,7 @@ impl ServeOptions {
         let mut config = self.served()?;
         self.listeners(&mut config)?;
         config.portmap = self.portmap;
-        config.on_demand_paging = self.odp;
+        config.on_demand_paging = self.odp();
         config.read_order = self.read_order();
         config.rpc_rdma = self.rdma_config();
         config.cache_bytes = self.cache.unwrap_or_else(|| {
@@ -339,9 +349,7 @@ impl ServeOptions {
                 PageSize::new(bytes).map_err(|error| Usage(format!("--page: {error}")))?;
         }
         for path in &self.admit {
-            config
-                .admitted
-                .extend(keys(path).context("--admit names a file of public keys, one a line")?);
+            config.admitted.extend(keys(path).context("--admit")?);
         }
         config.nfs2 = self.nfs2 == Some(Nfs2::On);
         if !self.nfs4.is_empty() {
@@ -349,12 +357,10 @@ impl ServeOptions {
         }
         config.lease = self.lease.unwrap_or(config.lease);
         config.owner_names = matches!(self.idmap, Some(IdmapName::Names));
-        config.owner_domain = self.idmap_domain.unwrap_or(config.owner_domain);
-        config.state = self.state;
-        config.read_only = self.read_only;
+        config.read_only = self.read_only();
         config.allow = self.allow.iter().filter_map(Allow::network).collect();
         config.loopback = !self.allow.contains(&Allow::NoLoopback);
-        config.insecure = self.insecure;
+        config.insecure = self.insecure();
         config.squash = self.squash.map_or(Squash::All, Squash::from);
         config.anonymous = Anonymous {
             uid: self.anonuid,
@@ -365,7 +371,9 @@ impl ServeOptions {
         config.spin = self.spin.unwrap_or(config.spin);
         config.slow_call = self.slow_call.unwrap_or(config.slow_call);
         config.workers = self.workers.unwrap_or(config.workers);
-        config.huge_pages = !self.small_pages;
+        config.huge_pages = !self.small_pages();
+        config.owner_domain = self.idmap_domain.unwrap_or(config.owner_domain);
+        config.state = self.state;
         config.check().map_err(Usage)?;
         Ok(config)
     }
@@ -383,11 +391,9 @@ impl ServeOptions {
                 Ok(config)
             }
             exports::Served::One { dir: None, .. } => {
-                let taken = match &self.shm {
-                    Some(Some(socket)) => {
-                        format!(" ({} is the socket of --shm)", socket.display())
-                    }
-                    _ => String::new(),
+                let taken = match self.shm.as_ref().and_then(Shm::socket) {
+                    Some(socket) => format!(" ({} is the socket of --shm)", socket.display()),
+                    None => String::new(),
                 };
                 bail!(Usage(format!(
                     "the directory to serve is missing; name one, or a tar archive: odafs serve DIR{taken}"
@@ -395,6 +401,7 @@ impl ServeOptions {
             }
             exports::Served::Several(all) => {
                 for export in &all {
+                    exports::check_options(export)?;
                     check_served(&export.directory)?;
                 }
                 let first = all.first().map(|export| export.directory.clone());
@@ -403,6 +410,22 @@ impl ServeOptions {
                 Ok(config)
             }
         }
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only == Some(true)
+    }
+
+    fn insecure(&self) -> bool {
+        self.insecure == Some(true)
+    }
+
+    fn small_pages(&self) -> bool {
+        self.small_pages == Some(true)
+    }
+
+    fn odp(&self) -> bool {
+        self.odp == Some(true)
     }
 
     fn read_order(&self) -> ReadOrder {
@@ -414,7 +437,8 @@ impl ServeOptions {
     }
 
     fn names_listeners(&self) -> bool {
-        self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some()
+        let shm = !matches!(self.shm, None | Some(Shm::Off));
+        self.nfs.is_some() || self.rdma.is_some() || shm || self.verbs.is_some()
     }
 
     /// Sets the listeners that the options name, or the default ones if they name none.
@@ -427,9 +451,10 @@ impl ServeOptions {
         config.verbs = self.verbs;
         config.metrics = self.metrics;
         config.shm = match &self.shm {
-            Some(Some(path)) => Some(path.clone()),
+            Some(Shm::At(path)) => Some(path.clone()),
+            Some(Shm::Off) => None,
             None if named => None,
-            _ => Some(listeners::default_socket()?),
+            Some(Shm::Default) | None => Some(listeners::default_socket()?),
         };
         if let Some(path) = &config.shm {
             checks::check_socket(path)?;

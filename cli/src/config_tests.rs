@@ -47,7 +47,7 @@ fn rdma_is_among_the_defaults_and_its_options_reach_the_server() {
     .unwrap();
     let line = ServeOptions {
         credits: Some("7".parse().unwrap()),
-        shm: Some(Some("/tmp/x".into())),
+        shm: Some(Shm::At("/tmp/x".into())),
         ..ServeOptions::default()
     };
     let plain = ServeOptions {
@@ -127,6 +127,8 @@ fn a_wrong_value_in_a_file_says_what_is_wanted() {
         ("shm = 5", "expected true, false or the path of a socket"),
         ("allow = 5.5", "give a network such as 10.0.0.0/8"),
         ("allow = [true]", "expected a list of texts"),
+        ("nfs2 = true", "expected \"on\" or \"off\""),
+        ("nfs2 = '3'", "expected \"on\" or \"off\""),
         ("nfs4 = '3'", "\"3\" is not 4.0, 4.1, 4.2 or off"),
         (
             "one-sided-for = 'no-such-user'",
@@ -295,6 +297,12 @@ fn what_changes_nothing_is_refused_on_the_line_and_warned_of_in_a_file() {
         ("/ --shm --registration pooled", "--registration"),
         ("/ --shm --registration-cost 1us", "--registration-cost"),
         ("/ --shm --pinning-cost 1us", "--pinning-cost"),
+        ("/ --shm --nfs2 on", "--nfs2"),
+        ("/ --shm --nfs4 4.0", "--nfs4"),
+        ("/ --shm --lease 10s", "--lease"),
+        ("/ --shm --idmap names", "--idmap"),
+        ("/ --nfs4 off --idmap names", "--idmap"),
+        ("/ --nfs4 off --idmap-domain example.org", "--idmap-domain"),
     ] {
         let refused = line(arguments).with_file(file("")).err().unwrap();
         assert!(refused.is::<Usage>(), "{arguments}");
@@ -305,8 +313,12 @@ fn what_changes_nothing_is_refused_on_the_line_and_warned_of_in_a_file() {
         "/ --squash none --credits 9 --design read-read --registration pooled",
         "/ --nfs 127.0.0.1:0 --squash root --allow 10.0.0.0/8",
         "/ --rdma 127.0.0.1:0 --admit keys",
-        "/ --shm --one-sided-for 7 --shm-connections 9",
-        "/ --allow 10.0.0.0/8 --admit keys --one-sided-for 7 --shm-connections 9",
+        "/ --shm --shm-connections 9",
+        "/ --allow 10.0.0.0/8 --admit keys --shm-connections 9",
+        "/ --nfs4 off --lease 10s --nfs2 on",
+        "/ --rdma 127.0.0.1:0 --idmap names --idmap-domain example.org",
+        // Callers without ids have these.
+        "/ --squash none --anonuid 5",
         "/ --rdma 127.0.0.1:0 --shm --squash root --credits 9 --pinning-cost 1us",
     ] {
         let (_, warnings) = line(arguments).with_file(file("")).unwrap();
@@ -318,4 +330,55 @@ fn what_changes_nothing_is_refused_on_the_line_and_warned_of_in_a_file() {
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     let (_, warnings) = line("/ --insecure").with_file(file(shared)).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+/// Programs of other users trust a server of root alone.
+#[test]
+fn one_sided_reads_for_others_are_granted_by_root() {
+    let none = ServeOptions::default();
+    let granted = line("/ --shm --one-sided-for 7").with_file(none);
+    let is_root = rustix::process::geteuid().is_root();
+    match granted {
+        Ok((_, warnings)) => assert!(is_root && warnings.is_empty()),
+        Err(error) => assert!(!is_root && error.to_string().contains("serve as root")),
+    }
+}
+
+#[test]
+fn the_command_line_takes_back_a_switch_of_the_file() {
+    let text = "dir = '/'\nread-only = true\ninsecure = true\nsquash = 'root'\nsmall-pages = true\nodp = true\n\
+                verbs = '10.0.0.1:20049'";
+    let file = || toml::from_str::<ServeOptions>(text).unwrap();
+    let switches = |options: ServeOptions| {
+        [
+            options.read_only(),
+            options.insecure(),
+            options.small_pages(),
+            options.odp(),
+        ]
+    };
+    assert_eq!(switches(line("/").or(file())), [true; 4]);
+    let off = "/ --read-only=false --insecure=false --small-pages=false --odp=false";
+    assert_eq!(switches(line(off).or(file())), [false; 4]);
+    let on = line("--read-only / --insecure --small-pages=true --odp");
+    assert_eq!(on.dir.as_deref(), Some(Path::new("/")));
+    assert_eq!(switches(on), [true; 4]);
+}
+
+/// A file may leave shared memory out of the defaults, and the command line may name it all the same.
+#[test]
+fn shared_memory_that_is_off_is_no_listener() {
+    let configured = |arguments: &str, text: &str| {
+        let file = toml::from_str::<ServeOptions>(text).unwrap();
+        line(arguments).or(file).server_config().unwrap()
+    };
+    let config = configured("/", "shm = false");
+    assert!(config.shm.is_none() && config.nfs.is_some() && config.rdma.is_some());
+    let config = configured("/ --nfs 0", "shm = false");
+    assert!(config.shm.is_none() && config.nfs.is_some() && config.rdma.is_none());
+    let config = configured("/ --shm /x/s", "shm = false");
+    assert!(config.shm.is_some() && config.nfs.is_none());
+    let file = toml::from_str::<ServeOptions>("shm = false\nshm-connections = 9").unwrap();
+    let (_, warnings) = line("/").with_file(file).unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
 }

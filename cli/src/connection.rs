@@ -16,9 +16,6 @@ use crate::units;
 #[derive(Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArguments {
-    /// How to read
-    #[arg(long, value_enum, default_value = "policy", value_name = "ROUTE")]
-    route: RouteName,
     /// How long to wait for the answer to a call; a bare number is seconds
     #[arg(long, value_parser = units::deadline, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
@@ -52,14 +49,32 @@ impl ConnectionArguments {
     /// The client's options.
     pub fn options(&self) -> Options {
         Options {
-            route: self.route.into(),
             deadline: self.deadline,
             ..Options::default()
         }
     }
 }
 
-impl ConnectionArguments {
+/// Options of the commands that read files.
+#[derive(Args)]
+#[command(next_help_heading = "Connection")]
+pub struct ReadArguments {
+    /// How to read
+    #[arg(long, value_enum, default_value = "policy", value_name = "ROUTE")]
+    route: RouteName,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+impl ReadArguments {
+    /// The client's options.
+    pub fn options(&self) -> Options {
+        Options {
+            route: self.route.into(),
+            ..self.connection.options()
+        }
+    }
+
     /// Whether the caller asked for a direct route.
     pub fn is_direct(&self) -> bool {
         matches!(self.route, RouteName::Guarded | RouteName::OneSided)
@@ -92,6 +107,11 @@ pub fn without_slash(path: &Path) -> PathBuf {
 
 fn shown(path: &Path) -> String {
     without_slash(path).display().to_string()
+}
+
+/// Whether both are one file, whatever their paths are.
+pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.filesystem_id, one.file_id) == (other.filesystem_id, other.file_id)
 }
 
 /// Fails unless `path` is a directory, or a symbolic link to one.

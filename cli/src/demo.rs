@@ -103,6 +103,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
         1,
         Duration::from_millis(200),
     );
+    if arguments.address.is_some() && !matches!(arguments.fabric, FabricName::Verbs) {
+        bail!(Usage(
+            "--address: this option is for RDMA devices; add --fabric verbs, or leave it out"
+                .to_owned()
+        ));
+    }
     if let Some(cache_bytes) = arguments.cache {
         let config = ServerConfig {
             cache_bytes,
@@ -149,7 +155,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some(file) = page_file {
         file.finish(&page(&result))?;
     }
-    printed?;
+    output::with_result(printed, verdict(&result))
+}
+
+fn verdict(result: &Demo) -> Result<()> {
     let wrong: u64 = result.routes.iter().map(|r| r.mismatches).sum();
     if wrong > 0 {
         bail!(

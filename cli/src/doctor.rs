@@ -8,6 +8,7 @@ use clap::Args;
 use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count};
 use odafs_fabric::verbs;
+use odafs_server::memory;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -20,8 +21,8 @@ use crate::{listeners, output};
   odafs doctor
   odafs doctor --json | jq '.[] | select(.state != \"ok\")'
 
-States: ok; limited (it works, but more slowly or not for everyone); absent (not needed); FAILED
-(no server can run). The exit status is 1 if a check failed.")]
+States: ok; limited (it works, but more slowly or not for everyone); absent (optional); FAILED (no
+server can run). The exit status is 1 if a check failed.")]
 pub struct Arguments {
     /// Print JSON
     #[arg(long)]
@@ -55,8 +56,8 @@ impl Finding {
         Self {
             check,
             state,
-            found: found.into(),
-            remedy: remedy.to_owned(),
+            found: output::without_error_numbers(&found.into()),
+            remedy: output::without_error_numbers(remedy),
         }
     }
 }
@@ -81,13 +82,16 @@ pub fn run(arguments: Arguments) -> Result<()> {
         kernel_client(),
         rdma_devices(),
     ];
-    if arguments.json {
-        output::json(&findings)?;
-    } else {
-        print(&findings)?;
-    }
+    let printed = match arguments.json {
+        true => output::json(&findings),
+        false => print(&findings),
+    };
+    output::with_result(printed, verdict(&findings))
+}
+
+fn verdict(findings: &[Finding]) -> Result<()> {
     if findings.iter().any(|f| f.state == State::Failed) {
-        bail!("no server can run here until the checks that FAILED are mended");
+        bail!("no server can run here until the FAILED checks are fixed");
     }
     Ok(())
 }
@@ -98,7 +102,7 @@ fn print(findings: &[Finding]) -> Result<()> {
         let state = match finding.state {
             State::Ok => "ok",
             State::Limited => "limited",
-            State::Absent => "absent",
+            State::Absent => "absent (optional)",
             State::Failed => "FAILED",
         };
         table.row(vec![
@@ -122,29 +126,20 @@ fn processors() -> Finding {
 }
 
 fn memory() -> Finding {
-    let available = meminfo("MemAvailable:").unwrap_or(0);
-    let state = if available > 3 << 29 {
+    let available = memory::available().map_or(0, |available| available.bytes);
+    // By default the page cache takes half of it.
+    let state = if available >= 2 << 30 {
         State::Ok
     } else {
         State::Limited
     };
-    let remedy = "the page cache takes 1 GiB by default; name a smaller one with --cache";
+    let remedy = "by default the page cache takes 1 GiB, or half of the available memory if that is less; --cache sets its size";
     Finding::new(
         "memory",
         state,
         format!("{} available", bytes(available)),
         remedy,
     )
-}
-
-fn meminfo(key: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|l| l.starts_with(key))?;
-    line.split_whitespace()
-        .nth(1)?
-        .parse::<u64>()
-        .ok()
-        .map(|kib| kib << 10)
 }
 
 fn memfd() -> Finding {
@@ -226,14 +221,15 @@ fn collapse_works() -> bool {
 }
 
 fn descriptors() -> Finding {
-    let limit = getrlimit(Resource::Nofile);
-    let found = limit.current.map_or("unlimited".to_owned(), count);
-    let state = if limit.current.is_none_or(|n| n >= 4096) {
+    // The server raises its own limit to the maximum.
+    let limit = getrlimit(Resource::Nofile).maximum;
+    let found = limit.map_or("unlimited".to_owned(), count);
+    let state = if limit.is_none_or(|n| n >= 4096) {
         State::Ok
     } else {
         State::Limited
     };
-    let remedy = "every shared-memory client takes four or more; raise the limit with ulimit -n 65536, or \
+    let remedy = "every shared-memory client takes four or more; raise the hard limit as root with ulimit -Hn 65536, or \
                   LimitNOFILE=65536 in a systemd unit";
     Finding::new("open files", state, found, remedy)
 }

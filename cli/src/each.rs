@@ -44,6 +44,8 @@ pub fn each<T>(things: &[T], mut act: impl FnMut(&T) -> Result<()>) -> Result<()
                     is_usage: others && is_usage(&error),
                 });
             }
+            // The reader of stdout has seen enough, and earlier failures have been printed.
+            Err(error) if output::reader_is_gone(&error) && told.is_some() => break,
             done => done?,
         }
     }

@@ -1,15 +1,14 @@
 //! `odafs get`: copies a file from a server.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use odafs::{File, Url};
 
-use crate::connection::{Clients, ConnectionArguments, url, wants_directory, without_slash};
+use crate::connection::{Clients, ReadArguments, url, wants_directory, without_slash};
 use crate::output::Beside;
 use crate::{Usage, output};
 
@@ -22,7 +21,13 @@ use crate::{Usage, output};
 
 The data is written to a new file beside LOCAL (.odafs-get-...), which gets its name when it is
 complete. A get that fails or is interrupted leaves the old file as it was. If LOCAL is a device
-or a pipe, the data is written to it.")]
+or a pipe, the data is written to it. If it is a symbolic link, the link stays, and the file to
+which it points is replaced.
+
+The permissions and times of the file on the server are not kept. The new file gets the
+permission bits of the file that it replaces, or those that the umask leaves, and the owner and
+group of the old file if you may set them. If it cannot get the group, the bits of the group are
+cleared. Other hard links keep the old file. Access control lists are lost.")]
 pub struct Arguments {
     /// The file to copy
     #[arg(value_name = "URL", value_parser = url)]
@@ -31,13 +36,13 @@ pub struct Arguments {
     #[arg(value_name = "LOCAL")]
     local: Option<PathBuf>,
     #[command(flatten)]
-    connection: ConnectionArguments,
+    reading: ReadArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let mut clients = Clients::new(arguments.connection.options());
-    let keep = arguments.connection.is_direct();
+    let mut clients = Clients::new(arguments.reading.options());
+    let keep = arguments.reading.is_direct();
     let (client, path) = clients.at(&arguments.url)?;
     let Some(name) = path.file_name() else {
         bail!(Usage(format!(
@@ -45,6 +50,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
             arguments.url
         )));
     };
+    // A file of that name on the server is a file here too.
+    let to_stdout = arguments.local.as_deref() == Some(Path::new("-"));
     let target = match arguments.local {
         None => PathBuf::from(name),
         Some(local) if local.is_dir() => local.join(name),
@@ -61,7 +68,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Some(local) => local,
     };
     let file = client.open(&path)?;
-    if target == Path::new("-") {
+    if to_stdout {
         return copy(&file, keep, &mut output::Stdout::lock());
     }
     if target.metadata().is_ok_and(|there| !there.is_file()) {
@@ -73,13 +80,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return copy(&file, keep, &mut there)
             .with_context(|| format!("cannot copy to {}", target.display()));
     }
+    // A symbolic link stays; the file to which it points is replaced.
+    let target = output::behind_links(&target)
+        .with_context(|| format!("cannot open {}", target.display()))?;
     let mut local = Beside::begin(&target, "get").with_context(|| match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
             format!("cannot write in {}", parent.display())
         }
         _ => "cannot write in .".to_owned(),
     })?;
-    local.file.set_permissions(Permissions::from_mode(0o644))?;
     copy(&file, keep, &mut local.file)
         .with_context(|| format!("cannot copy to {}", target.display()))?;
     (local.finish()).with_context(|| format!("cannot create {}", target.display()))

@@ -9,8 +9,8 @@ use crate::Usage;
 
 /// The public keys in a file.
 pub fn keys(path: &Path) -> Result<Vec<PublicKey>> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the key file {}", path.display()))?;
     let mut keys = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let digits = line.split('#').next().unwrap_or_default().trim();

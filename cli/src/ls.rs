@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Directories (or files) to list
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Print kind, mode, links, owner, group, size and time of the last change too
+    /// Print kind, mode, links, owner, group, size and time of last modification too
     #[arg(short, long)]
     long: bool,
     /// Print JSON
@@ -179,17 +179,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
         });
         Ok(())
     });
-    if arguments.json {
-        output::json_of_some(&listed, &all)?;
-        return all;
-    }
+    let printed = match arguments.json {
+        true => output::json_of_some(&listed, &all),
+        false => print_all(&listed, &arguments),
+    };
+    output::with_result(printed, all)
+}
+
+fn print_all(listed: &[Listed], arguments: &Arguments) -> Result<()> {
     for (i, list) in listed.iter().enumerate() {
         if arguments.urls.len() > 1 {
             output::text(&format!("{}{}:\n", if i > 0 { "\n" } else { "" }, list.url))?;
         }
         print(list, arguments.long)?;
     }
-    all
+    Ok(())
 }
 
 fn print(list: &Listed, long: bool) -> Result<()> {

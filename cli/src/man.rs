@@ -34,9 +34,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
         })
 }
 
+/// The program and its version, in the head of every page.
+const SOURCE: &str = concat!("odafs ", env!("CARGO_PKG_VERSION"));
+
 /// Writes the page of a command and those of its subcommands.
 fn write(command: &Command, directory: &Path) -> io::Result<()> {
-    let page = Man::new(command.clone());
+    let page = Man::new(command.clone()).source(SOURCE);
     let mut text = Vec::new();
     page.render(&mut text)?;
     let text = with_lines_kept(&String::from_utf8_lossy(&text));

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use odafs::Url;
+use odafs::{Metadata, Url};
 
 use crate::Usage;
 use crate::connection::{
-    Clients, ConnectionArguments, check_directory, check_parent, path, stat_itself, url,
+    Clients, ConnectionArguments, check_directory, check_parent, is_same, path, stat_itself, url,
     wants_directory,
 };
 
@@ -45,7 +45,18 @@ pub fn run(arguments: Arguments) -> Result<()> {
         stat_itself(&client, &from, "mv")?;
     }
     let mut to = path(&arguments.to);
-    let mut into = client.stat_link(&to).is_ok_and(|m| m.is_dir());
+    // As mv(1): a symbolic link to a directory is gone into, not replaced.
+    let place = client.stat(&to).ok().filter(Metadata::is_dir);
+    if let Some(place) = &place
+        && is_same(&stat_itself(&client, &from, "mv")?, place)
+    {
+        bail!(
+            "{} and {} are the same directory",
+            from.display(),
+            to.display()
+        );
+    }
+    let mut into = place.is_some();
     if wants_directory(&to) && !into {
         let absent = client
             .stat_link(&to)
@@ -64,6 +75,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
             ErrorKind::NotFound => {
                 stat_itself(&client, &from, "mv")?;
                 check_parent(&client, &to)?;
+            }
+            // The server checks the directories first, then what is to be replaced.
+            ErrorKind::NotADirectory => {
+                stat_itself(&client, &from, "mv")?;
+                check_parent(&client, &to)?;
+                return Err(error.about("mv", &to).into());
+            }
+            ErrorKind::IsADirectory | ErrorKind::DirectoryNotEmpty => {
+                return Err(error.about("mv", &to).into());
             }
             ErrorKind::InvalidInput if to.starts_with(&from) => bail!(
                 "{} cannot move into itself: {} lies below it",

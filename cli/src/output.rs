@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,9 +18,11 @@ use crate::unfinished::Unfinished;
 
 /// Prints `value` as JSON, indented.
 pub fn json(value: &impl Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
+    let mut out = Stdout::lock();
+    // The error of the writer itself, which says that stdout failed.
+    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
     writeln!(out)?;
+    out.flush()?;
     Ok(())
 }
 
@@ -69,29 +72,37 @@ pub fn figures(table: &Table) -> Result<()> {
 
 /// Prints text as it is.
 pub fn text(text: &str) -> Result<()> {
-    io::stdout().lock().write_all(text.as_bytes())?;
+    let mut out = Stdout::lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
     Ok(())
 }
 
 /// Whether the error is that the reader of stdout has closed it (`odafs cat URL | head`), which is no failure.
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
-    of_system(error) == Some(io::ErrorKind::BrokenPipe)
+    of_stdout(error) == Some(io::ErrorKind::BrokenPipe)
 }
 
-/// Whether the error comes from this side, such as a full disk behind stdout. Further output would fail too.
+/// Whether stdout failed, such as by a full disk behind it. Further output would fail too.
 pub fn is_over(error: &anyhow::Error) -> bool {
-    of_system(error).is_some()
+    of_stdout(error).is_some()
 }
 
-/// The error of this system in a chain. Errors of a connection to a server are wrapped in the client's errors, and do not
-/// appear bare.
-fn of_system(error: &anyhow::Error) -> Option<io::ErrorKind> {
+/// The kind of a failure of stdout. Other pipes and files fail for reasons of their own.
+fn of_stdout(error: &anyhow::Error) -> Option<io::ErrorKind> {
     error.chain().find_map(|cause| {
-        let json = cause
-            .downcast_ref()
-            .and_then(serde_json::Error::io_error_kind);
-        json.or(cause.downcast_ref().map(io::Error::kind))
+        let error = cause.downcast_ref::<io::Error>()?;
+        let is_ours = error.get_ref().is_some_and(|inner| inner.is::<ToStdout>());
+        is_ours.then(|| error.kind())
     })
+}
+
+/// What came of the work and of printing its result. A reader that has seen enough does not hide that the work failed.
+pub fn with_result(printed: Result<()>, work: Result<()>) -> Result<()> {
+    match printed {
+        Err(error) if work.is_ok() || !reader_is_gone(&error) => Err(error),
+        _ => work,
+    }
 }
 
 /// Stdout, whose errors say that stdout failed.
@@ -104,8 +115,20 @@ impl Stdout {
     }
 }
 
+/// A failure of stdout.
+#[derive(Debug)]
+struct ToStdout(io::Error);
+
+impl std::fmt::Display for ToStdout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot write to stdout: {}", self.0)
+    }
+}
+
+impl std::error::Error for ToStdout {}
+
 fn to_stdout(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot write to stdout: {error}"))
+    io::Error::new(error.kind(), ToStdout(error))
 }
 
 impl Write for Stdout {
@@ -211,23 +234,13 @@ pub enum Whole {
 impl Whole {
     /// Opens it, and fails if it cannot be written.
     pub fn begin(place: &Path) -> Result<Self> {
-        // A symbolic link stays; the file to which it points is replaced.
-        let place = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
         let cannot = || format!("cannot write {}", place.display());
-        let found = fs::metadata(&place).ok();
-        match &found {
-            Some(found) if !found.is_file() => {
-                let file = fs::File::options().write(true).open(&place);
-                Ok(Self::Itself(file.with_context(cannot)?, place))
-            }
-            _ => {
-                let beside = Beside::begin(&place, "report").with_context(cannot)?;
-                if let Some(found) = found {
-                    beside.file.set_permissions(found.permissions())?;
-                }
-                Ok(Self::Beside(beside))
-            }
+        if fs::metadata(place).is_ok_and(|found| !found.is_file()) {
+            let file = fs::File::options().write(true).open(place);
+            return Ok(Self::Itself(file.with_context(cannot)?, place.to_owned()));
         }
+        let beside = behind_links(place).and_then(|place| Beside::begin(&place, "report"));
+        Ok(Self::Beside(beside.with_context(cannot)?))
     }
 
     /// Writes all of it.
@@ -254,7 +267,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Creates the file under a unique name ([`beside`]).
+    /// Creates the file under a unique name ([`beside`]), with the rights of the file at `place` if there is one.
     pub fn begin(place: &Path, what_for: &str) -> io::Result<Self> {
         if place.file_name().is_none() {
             let why = "the path names no file";
@@ -262,10 +275,20 @@ impl Beside {
         }
         let path = beside(place, what_for);
         let gone = path.clone();
+        let there = fs::metadata(place).ok();
         // A failure to remove the file loses nothing.
         let unfinished = Unfinished::new(move || drop(fs::remove_file(gone)))?;
+        let file = fs::File::options()
+            .write(true)
+            .create_new(true)
+            // The file that it replaces may be private to its owner. The kernel takes the umask from either.
+            .mode(if there.is_some() { 0o600 } else { 0o666 })
+            .open(&path)?;
+        if let Some(there) = there {
+            inherit(&file, &there)?;
+        }
         Ok(Self {
-            file: fs::File::create_new(&path)?,
+            file,
             path,
             place: place.to_owned(),
             unfinished,
@@ -276,6 +299,31 @@ impl Beside {
     pub fn finish(self) -> io::Result<()> {
         self.unfinished.finish(|| fs::rename(self.path, self.place))
     }
+}
+
+/// Gives a new file the owner, the group and the permission bits of the one that it replaces, as `odafs put` does.
+fn inherit(file: &fs::File, there: &fs::Metadata) -> io::Result<()> {
+    let shared = fchown(file, None, Some(there.gid())).is_ok();
+    // Most users may not change the owner. The new file then belongs to this one.
+    let _ = fchown(file, Some(there.uid()), None);
+    // Without the set-id bits, and without the group's bits if the group is another one now.
+    let kept = if shared { 0o777 } else { 0o707 };
+    file.set_permissions(fs::Permissions::from_mode(there.mode() & kept))
+}
+
+/// The path that the symbolic links at the end of this one lead to. Nothing need be there.
+pub fn behind_links(place: &Path) -> io::Result<PathBuf> {
+    /// As many as the kernel follows.
+    const LINKS_MAX: usize = 40;
+    let mut path = place.to_owned();
+    for _ in 0..=LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+            // It is no link, or whoever opens it learns why not.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// A name in the directory of `place` for an unfinished file: `.odafs-`, its purpose, and 16 hexadecimal digits. The name

@@ -30,10 +30,10 @@ beside the destination (.odafs-put-...), which gets its name when it is complete
 fails or is interrupted leaves the old file as it was. You need the right to create files in
 that directory.
 
-The new file gets the permission bits of the file that it replaces, and its owner and group if
-the server lets you set them. If it cannot get the group, the bits of the group are cleared.
-Other hard links keep the old file. Access control lists are lost. A symbolic link stays, and
-the file to which it points is replaced.")]
+The permissions and times of LOCAL are not kept. The new file gets the permission bits of the
+file that it replaces, and its owner and group if the server lets you set them. If it cannot get
+the group, the bits of the group are cleared. Other hard links keep the old file. Access control
+lists are lost. A symbolic link stays, and the file to which it points is replaced.")]
 pub struct Arguments {
     /// The local file, or - for stdin
     #[arg(value_name = "LOCAL")]

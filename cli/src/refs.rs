@@ -1,14 +1,14 @@
 //! `odafs refs`: prints the references that a server hands out.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use odafs::{FileReferences, Url};
+use odafs::{FileReferences, ServerAddress, Url};
 use odafs_bench::table::{Table, count, counted};
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::each::each;
-use crate::output;
+use crate::{Usage, output};
 
 /// Show the references to a file's pages that a server hands out
 #[derive(Args)]
@@ -54,15 +54,24 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut rows = Vec::new();
     let all = each(&arguments.urls, |url| {
+        if matches!(url.server, ServerAddress::NfsTcp(_)) {
+            bail!(Usage(format!(
+                "{url}: nfs:// carries calls only, and no references; use odafs+shm:// or odafs://"
+            )));
+        }
         let (client, path) = clients.at(url)?;
         rows.extend(client.refs(&[path])?.into_iter().map(|file| row(url, file)));
         Ok(())
     });
-    if arguments.json {
-        output::json_of_some(&rows, &all)?;
-        return all;
-    }
-    for row in &rows {
+    let printed = match arguments.json {
+        true => output::json_of_some(&rows, &all),
+        false => print(&rows),
+    };
+    output::with_result(printed, all)
+}
+
+fn print(rows: &[Row]) -> Result<()> {
+    for row in rows {
         let pages = row.size.div_ceil(u64::from(row.page_bytes.max(1)));
         output::text(&format!(
             "{}: {} of {}, change {}{}\n",
@@ -91,7 +100,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             output::table(&table)?;
         }
     }
-    all
+    Ok(())
 }
 
 fn row(url: &Url, file: FileReferences) -> Row {

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use odafs::{Client, Url};
 
-use crate::connection::{Clients, ConnectionArguments, stat_itself, url};
+use crate::connection::{Clients, ConnectionArguments, is_same, stat_itself, url};
 use crate::each::each;
 use crate::{Usage, output};
 
@@ -17,8 +17,8 @@ use crate::{Usage, output};
   odafs rm -d nfs://127.0.0.1/empty-directory
   odafs rm -r nfs://127.0.0.1/tree
 
-It does not ask for confirmation. If one URL fails, the others are removed all the same, and the
-exit status is 1.")]
+It does not ask for confirmation. If one URL fails, the others are still removed, and the exit
+status is 1.")]
 pub struct Arguments {
     /// The files to remove; symbolic links are removed, not followed
     #[arg(required = true, value_name = "URL", value_parser = url)]
@@ -35,17 +35,25 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
+    for url in &arguments.urls {
+        check_name(url)?;
+    }
     let mut clients = Clients::new(arguments.connection.options());
     each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
-        if !stat_itself(&client, &path, "rm")?.is_dir() {
+        let found = stat_itself(&client, &path, "rm")?;
+        if !found.is_dir() {
             client.remove(&path)?;
-        } else if path == Path::new(&client.server().export) {
+        } else if is_same(&found, &client.stat(&client.server().export)?) {
             bail!(Usage(format!(
                 "{url} is the export itself, which a client cannot remove"
             )));
+        } else if let Some(parent) = path.parent()
+            && client.stat(parent)?.filesystem_id != found.filesystem_id
+        {
+            return Err(other_file_system(&path));
         } else if arguments.recursive {
-            remove_tree(&client, &path)?;
+            remove_tree(&client, &path, found.filesystem_id)?;
         } else if arguments.dir {
             client.rmdir(&path)?;
         } else {
@@ -55,7 +63,26 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })
 }
 
-fn remove_tree(client: &Client, root: &Path) -> Result<()> {
+/// Refuses a path that ends in `.` or `..`, as rm(1) does: the directory has another name, and `..` may be the export.
+fn check_name(url: &Url) -> Result<()> {
+    let mut names = url.path.rsplit(|byte| *byte == b'/');
+    match names.find(|name| !name.is_empty()) {
+        Some(b"." | b"..") => bail!(Usage(format!(
+            "{url} ends in `.` or `..`, and nothing is removed; name the directory itself"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Why a directory stays in which another file system begins.
+fn other_file_system(path: &Path) -> anyhow::Error {
+    let path = path.display();
+    let why = "an export or a mounted file system begins there, which a client cannot remove; name what is in it";
+    anyhow!(Usage(format!("rm {path}: {why}")))
+}
+
+/// Removes a directory with all that is in it on this file system.
+fn remove_tree(client: &Client, root: &Path, filesystem_id: u64) -> Result<()> {
     let progress = output::step_progress(0, "rm");
     let mut pending = vec![(root.to_owned(), false)];
     while let Some((directory, emptied)) = pending.pop() {
@@ -70,11 +97,14 @@ fn remove_tree(client: &Client, root: &Path) -> Result<()> {
             .collect::<Result<Vec<_>, _>>()?;
         for entry in entries {
             let path = directory.join(&entry.name);
-            let is_dir = match entry.metadata {
-                Some(metadata) => metadata.is_dir(),
-                None => client.stat_link(&path)?.is_dir(),
+            let found = match entry.metadata {
+                Some(metadata) => metadata,
+                None => client.stat_link(&path)?,
             };
-            if is_dir {
+            if found.is_dir() && found.filesystem_id != filesystem_id {
+                return Err(other_file_system(&path));
+            }
+            if found.is_dir() {
                 pending.push((path, false));
             } else {
                 client.remove(&path)?;

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use odafs_bench::table;
+use odafs_common::session::PublicKey;
 use odafs_fabric::verbs::VerbsError;
 use odafs_server::config::ServerConfig;
 use odafs_server::server::{Addresses, Server, StartError};
 use tokio::signal::unix::SignalKind;
 
-use crate::config::ServeOptions;
+use crate::config::{self, ServeOptions};
 use crate::signals::Signals;
-use crate::{Usage, listeners, notify};
+use crate::{Usage, listeners, notify, output};
 
 /// Serve a directory or a tar archive
 #[derive(Args)]
@@ -92,10 +93,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!(Usage(NO_TRACE.to_owned()));
     }
     let line = arguments.options.shm_before_dir();
+    let (options, config) = configured(line.clone(), arguments.config.as_deref())?;
     let config = ServerConfig {
         offload: arguments.offload,
-        ..configured(line.clone(), arguments.config.as_deref())?
+        ..config
     };
+    if let Some(warning) = config::without_admission(&config) {
+        eprintln!("odafs: {warning}");
+    }
     if let Some(socket) = &config.shm {
         listeners::clear_socket(socket)?;
     }
@@ -111,7 +116,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     announce(server.addresses())?;
     notify::tell(notify::State::Ready);
     // Without a file there is nothing to read again, and SIGHUP says that the terminal was closed.
-    let reload = (arguments.config.as_deref()).map(|file| || reload(&server, line.clone(), file));
+    let started = (options, config.admitted);
+    let reload =
+        (arguments.config.as_deref()).map(|file| || reload(&server, &started, line.clone(), file));
     let by_signal = runtime.block_on(ends.wait(reload));
     notify::tell(notify::State::Stopping);
     std::thread::spawn(move || {
@@ -126,8 +133,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The options of the command line, and of the file where there is one.
-fn configured(line: ServeOptions, file: Option<&Path>) -> Result<ServerConfig> {
+/// The options of the command line, and of the file where there is one, and what they mean.
+fn configured(line: ServeOptions, file: Option<&Path>) -> Result<(ServeOptions, ServerConfig)> {
     let file = match file {
         Some(path) => ServeOptions::from_file(path)?,
         None => ServeOptions::default(),
@@ -136,19 +143,40 @@ fn configured(line: ServeOptions, file: Option<&Path>) -> Result<ServerConfig> {
     for warning in warnings {
         eprintln!("odafs: an option of the configuration file has no effect: {warning}");
     }
-    options.server_config()
+    let config = options.clone().server_config()?;
+    Ok((options, config))
 }
 
-/// Reads the file again, and takes over what it says of access. A mistake changes nothing.
-fn reload(server: &Server, line: ServeOptions, file: &Path) {
-    let reloaded = configured(line, Some(file))
-        .and_then(|config| server.reload(&config).map_err(anyhow::Error::msg));
+/// Reads the file again, and takes over what it says of access. A mistake changes nothing. The server was `started` with
+/// these options, and with these keys of clients.
+fn reload(
+    server: &Server,
+    started: &(ServeOptions, Vec<PublicKey>),
+    line: ServeOptions,
+    file: &Path,
+) {
+    let reloaded = configured(line, Some(file)).and_then(|(options, config)| {
+        server.reload(&config).map_err(anyhow::Error::msg)?;
+        let mut later = started.0.fixed_options_changed(&options);
+        later.extend((started.1 != config.admitted).then_some("admit"));
+        Ok(later)
+    });
     match reloaded {
-        Ok(()) => eprintln!(
-            "odafs: reloaded allow, squash, anonuid, anongid and insecure from {}",
-            file.display()
+        Ok(later) => eprintln!(
+            "odafs: reloaded allow, squash, anonuid, anongid and insecure from {}{}",
+            file.display(),
+            match later.as_slice() {
+                [] => String::new(),
+                later => format!(
+                    "; other changes take effect only when the server is restarted: {}",
+                    later.join(", ")
+                ),
+            }
         ),
-        Err(error) => eprintln!("odafs: SIGHUP has changed nothing: {error:#}"),
+        Err(error) => eprintln!(
+            "odafs: SIGHUP has changed nothing: {}",
+            output::causes(&error)
+        ),
     }
 }
 
@@ -250,6 +278,9 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
         (ErrorKind::AddrInUse, Some(option)) => format!(
             "another program already listens there: stop it, or name another address with {option}; port 0 takes any free port"
         ),
+        (ErrorKind::PermissionDenied, Some("--portmap")) if low_port("--portmap", config) => {
+            "clients look at port 111 alone: serve as root, give the server CAP_NET_BIND_SERVICE, or leave --portmap out and mount with nolock".to_owned()
+        }
         (ErrorKind::PermissionDenied, Some(option)) if low_port(option, config) => {
             format!("only root may listen on ports below 1024; name a higher one with {option}")
         }
@@ -289,6 +320,7 @@ mod tests {
     fn said(action: &str, option: Option<&'static str>, errno: i32) -> String {
         let config = ServerConfig {
             metrics: Some("127.0.0.1:80".parse().unwrap()),
+            portmap: Some("0.0.0.0:111".parse().unwrap()),
             ..ServerConfig::new("/")
         };
         let error = StartError::Io {
@@ -312,6 +344,9 @@ mod tests {
     fn who_may_not_listen_is_told_by_which_option() {
         let forbidden = |option| said("listen", Some(option), libc::EACCES);
         assert!(forbidden("--metrics").contains("a higher one with --metrics"));
+        let portmap = forbidden("--portmap");
+        assert!(portmap.contains("CAP_NET_BIND_SERVICE") && portmap.contains("nolock"));
+        assert!(!portmap.contains("higher"), "{portmap}");
         assert!(forbidden("--shm").contains("with --shm"));
         assert!(!forbidden("--nfs").contains("1024"));
     }

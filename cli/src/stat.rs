@@ -60,11 +60,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         });
         Ok(())
     });
-    if arguments.json {
-        output::json_of_some(&rows, &all)?;
-        return all;
-    }
-    for row in &rows {
+    let printed = match arguments.json {
+        true => output::json_of_some(&rows, &all),
+        false => print(&rows),
+    };
+    output::with_result(printed, all)
+}
+
+fn print(rows: &[Row]) -> Result<()> {
+    for row in rows {
         let f = &row.facts;
         output::text(&format!(
             "{}\n  {} {}, {} ({} on disk), {}\n  owner {}:{}, file {} of file system {:x}\n  \
@@ -84,5 +88,5 @@ pub fn run(arguments: Arguments) -> Result<()> {
             f.accessed,
         ))?;
     }
-    all
+    Ok(())
 }

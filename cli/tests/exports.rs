@@ -189,6 +189,52 @@ fn an_export_has_rights_of_its_own_which_are_reloaded() {
     assert_eq!(run(&["cat", &server.shm_url("/one/file")]).stdout, wanted);
 }
 
+/// What belongs to DIR is not taken for a part of the name, and a mistyped option not for a part of the directory.
+#[test]
+fn an_option_is_not_taken_for_a_name_or_a_directory() {
+    let place = tempfile::tempdir().unwrap();
+    directories(place.path());
+    let one = place.path().join("one").display().to_string();
+    let serve = |arguments: &[&str]| {
+        let mut serve = odafs();
+        serve.args(["serve", "--cache", "1MiB", "--until-stdin-ends"]);
+        serve.args(["--small-pages", "--nfs", "127.0.0.1:0", "--state"]);
+        let output = serve
+            .arg(place.path().join("state"))
+            .args(arguments)
+            .output();
+        output.unwrap()
+    };
+    for name in [
+        "/x,read-only",
+        "/x,insecure",
+        "/x,allow=10.0.0.0/8",
+        "/x,direct=off",
+    ] {
+        let output = serve(&[&one, "--export", name]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(
+            said.contains("options need a directory, as in /x=DIR,"),
+            "{said}"
+        );
+    }
+    let mistyped = format!("/a={one},ro");
+    let output = serve(&["--export", &mistyped]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("\"ro\" is no option of an export; there are read-only"),
+        "{said}"
+    );
+    // Directories and exports may have such names.
+    std::fs::create_dir(format!("{one},ro")).unwrap();
+    let output = serve(&["--export", &mistyped]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = serve(&[&one, "--export", "/x,ro"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn options_of_an_export_that_cannot_count_are_refused() {
     let place = tempfile::tempdir().unwrap();
@@ -222,12 +268,18 @@ fn options_of_an_export_that_cannot_count_are_refused() {
         (
             ",direct=guarded",
             &["--one-sided-for", "all"],
-            "run a server for this export",
+            match rustix::process::geteuid().is_root() {
+                true => "run a server for this export",
+                false => "serve as root",
+            },
         ),
     ] {
         let said = serve(options, more);
         assert!(
-            said.contains(told) && (said.contains("--export") || said.contains("anongid=")),
+            said.contains(told)
+                && ["--export", "anongid=", "--one-sided-for"]
+                    .iter()
+                    .any(|name| said.contains(name)),
             "{options}: {said}"
         );
     }

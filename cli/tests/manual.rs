@@ -43,6 +43,9 @@ fn there_is_a_manual_page_for_each_command() {
             "{name}: {page}"
         );
         assert!(page.contains(".SH SYNOPSIS"), "{name}: {page}");
+        let source = format!("\"odafs {}\"", env!("CARGO_PKG_VERSION"));
+        let head = page.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(head.contains(&source), "{name}: {head}");
     }
     let serve = std::fs::read_to_string(pages.join("odafs-serve.1")).unwrap();
     assert!(serve.contains("squash") && !serve.contains(".SH EXTRA"));

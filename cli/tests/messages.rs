@@ -90,9 +90,12 @@ fn why_a_server_does_not_start_names_the_option_and_the_remedy() {
         ),
         (
             &["--admit", &missing],
-            &[&missing, "--admit", "public keys"],
+            &[&missing, "--admit: cannot read the key file"],
         ),
-        (&["--config", &missing], &[&missing, "--config", "TOML"]),
+        (
+            &["--config", &missing],
+            &[&missing, "--config: cannot read the TOML file"],
+        ),
         (&["--nfs", &taken], &[&taken, "--nfs", "stop it"]),
         (&["--rdma", &taken], &[&taken, "--rdma", "stop it"]),
         (
@@ -188,6 +191,42 @@ fn an_error_names_the_command() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.starts_with(expected), "{said}");
     }
+}
+
+/// Each says once what is wrong, and what to do.
+#[test]
+fn a_server_that_is_not_reached_is_told_with_a_remedy() {
+    let cases = [
+        (
+            "odafs+shm:///nowhere/sock?/",
+            "/nowhere/sock: no server listens there (No such file or directory); is it running? Start it with `odafs serve`, or \
+             name the socket that its option `--shm` names\n",
+        ),
+        (
+            "nfs://127.0.0.1:1/",
+            "(is it running, and is this its address?)\n",
+        ),
+    ];
+    for (url, expected) in cases {
+        let output = odafs().args(["ls", url]).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.ends_with(expected), "{said}");
+        assert_eq!(said.matches('(').count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn the_findings_of_doctor_are_words() {
+    let taken: Vec<_> = [2049, 20_049]
+        .into_iter()
+        .map(|port| std::net::TcpListener::bind(("127.0.0.1", port)))
+        .collect();
+    let output = odafs().arg("doctor").output().unwrap();
+    let said = text(&output.stdout);
+    assert!(said.contains("2049: Address already in use"), "{said}");
+    assert!(!said.contains("os error"), "{said}");
+    drop(taken);
 }
 
 #[test]

@@ -126,3 +126,94 @@ fn a_file_in_the_way_of_a_directory_is_no_directory() {
     run(&["mkdir", "-p", &server.shm_url("/directory")]);
     run(&["mkdir", "-p", &server.shm_url("/to-directory/a/b/")]);
 }
+
+/// `..` may be the export, and `.` a directory that somebody means to empty.
+#[test]
+fn rm_refuses_a_path_that_ends_in_a_dot() {
+    let (served, before) = served();
+    let server = Server::start(served.path(), &[]);
+    for path in [
+        "/directory/..",
+        "/directory/../",
+        "/directory/.",
+        "/directory/./",
+        "/to-directory/..",
+        "/.",
+        "/..",
+    ] {
+        // The first URL is left alone too.
+        let urls = [server.shm_url("/file"), server.shm_url(path)];
+        let output = odafs().args(["rm", "-r"]).args(urls).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{path}: {said}");
+        assert!(said.contains("ends in `.` or `..`"), "{path}: {said}");
+        assert_eq!(names(served.path()), before, "{path}");
+    }
+}
+
+#[test]
+fn rm_spares_the_export_by_whatever_path() {
+    let (served, before) = served();
+    let server = Server::start(served.path(), &["--export", "/data"]);
+    for path in ["/data", "/data/", "//data", "/data/directory/../../data"] {
+        let url = server.shm_url(path);
+        let output = odafs().args(["rm", "-r", &url]).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{path}");
+        assert_eq!(names(served.path()), before, "{path}");
+    }
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(one.path().join("file"), "text").unwrap();
+    let export = |name: &str, at: &tempfile::TempDir| format!("/{name}={}", at.path().display());
+    let exports = [export("a/one", &one), export("two", &two)];
+    let server = Server::start_exports(&["--export", &exports[0], "--export", &exports[1]]);
+    // The client of the root reaches the exports as well.
+    for path in ["/a", "/a/one"] {
+        let urls = [server.shm_url("/"), server.shm_url(path)];
+        let output = odafs().args(["rm", "-r"]).args(urls).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{path}: {said}");
+        assert_eq!(names(one.path()), ["file"], "{path}: {said}");
+    }
+}
+
+/// As mv(1) does: the link stays, and what is moved lies in the directory.
+#[test]
+fn mv_goes_into_a_directory_behind_a_link() {
+    let (served, _) = served();
+    let server = Server::start(served.path(), &[]);
+    let at = |name: &str| served.path().join(name);
+    run(&[
+        "mv",
+        &server.shm_url("/other"),
+        &server.shm_url("/to-directory"),
+    ]);
+    assert!(at("to-directory").is_symlink());
+    assert_eq!(std::fs::read(at("directory/other")).unwrap(), b"other");
+}
+
+#[test]
+fn mv_names_the_path_that_is_in_the_way() {
+    let (served, _) = served();
+    let at = |name: &str| served.path().join(name);
+    std::fs::create_dir_all(at("directory/file")).unwrap();
+    std::fs::create_dir_all(at("directory/full/x")).unwrap();
+    std::fs::create_dir_all(at("full")).unwrap();
+    let before = names(served.path());
+    let server = Server::start(served.path(), &[]);
+    for (from, to, expected) in [
+        ("/directory", "/file", "mv /file: not a directory"),
+        ("/file", "/directory", "mv /directory/file: "),
+        ("/full", "/directory", "mv /directory/full: "),
+        ("/other", "/file/x", "/file is not a directory"),
+        ("/full", "/full", "/full and /full are the same directory"),
+        (
+            "/directory",
+            "/to-directory",
+            "/directory and /to-directory are the same directory",
+        ),
+    ] {
+        let said = refused(&["mv", &server.shm_url(from), &server.shm_url(to)]);
+        assert!(said.contains(expected), "{from} {to}: {said}");
+        assert_eq!(names(served.path()), before, "{from} {to}");
+    }
+}

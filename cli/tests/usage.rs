@@ -46,7 +46,7 @@ fn every_command_explains_itself_with_an_example() {
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
     let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
-    let cases: [(&[&str], &str); 67] = [
+    let cases: [(&[&str], &str); 73] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -74,7 +74,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ),
         (&["serve", "/", "--credits", "0"], "adaptive"),
         (&["serve", "/", "--design", "write-write"], "read-write"),
-        (&["serve", "/", "--odp"], "--verbs"),
+        (&["serve", "/", "--odp"], "add --verbs ADDR:PORT"),
         (&["serve", "/", "--read-order", "ordered"], "--verbs"),
         (&["serve", "/", "--insecure"], "--squash"),
         (&["serve", "/", "--shm", "--credits", "9"], "--rdma"),
@@ -119,6 +119,21 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--allow", "no-loopback"], "nobody"),
         (&["serve", "/", "--cache", "1"], "--cache"),
         (&["demo", "--cache", "0"], "--cache"),
+        (&["demo", "--address", "1.2.3.4"], "--fabric verbs"),
+        (
+            &["demo", "--address", "1.2.3.4", "--fabric", "tcp"],
+            "--address",
+        ),
+        (
+            &["serve", "/", "--nfs4", "off", "--idmap", "names"],
+            "--idmap: ",
+        ),
+        (&["serve", "/", "--shm", "--nfs2", "on"], "--nfs2: "),
+        (&["ls", "--route", "rpc", "nfs://127.0.0.1:1/"], "--route"),
+        (
+            &["refs", "nfs://127.0.0.1:1/x"],
+            "use odafs+shm:// or odafs://",
+        ),
         (&["serve", "/", "--export", "data"], "--export data"),
         (&["serve", "/", "--export", "/a/../b"], "--export /a/../b"),
         (&["serve", "/", "--export", "/."], "leave them out"),

@@ -6,6 +6,7 @@
 use std::{io, path::Path, time::Duration};
 use thiserror::Error;
 
+use crate::unreachable::why_unreachable;
 pub use crate::url::UrlError;
 
 /// Why a call to the server failed.
@@ -104,9 +105,9 @@ pub enum ConnectError {
     Url(#[from] UrlError),
     /// No server answers at the address.
     #[error(
-        "connect: cannot reach {}: {source}{}",
+        "connect: cannot reach {}: {}",
         unless_named(.server, &.source.to_string()),
-        hint(.source)
+        why_unreachable(.source)
     )]
     Unreachable {
         /// The address asked.
@@ -163,7 +164,7 @@ fn unless_named<'a>(server: &'a str, told: &str) -> &'a str {
 }
 
 /// The question, unless the text `told` comes from the server itself.
-fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
+pub(crate) fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
     if told.contains(odafs_fabric::REFUSED) {
         ""
     } else {
@@ -174,18 +175,6 @@ fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
 /// What may be wrong with a peer that takes a connection for RDMA and closes it without a reply.
 pub(crate) const NO_RDMA: &str = "it may not speak NFS over RDMA, or have as many connections as it allows: check the port, and use \
                                   nfs:// for a server's NFS port";
-
-/// What to look at where no server was reached, unless the error itself says it.
-fn hint(told: &io::Error) -> String {
-    let text = told.to_string();
-    if text.contains(odafs_fabric::NO_REPLY) {
-        format!(" ({NO_RDMA})")
-    } else if told.kind() == io::ErrorKind::PermissionDenied {
-        String::new()
-    } else {
-        unless_refused(&text, " (is it running, and is this its address?)").to_owned()
-    }
-}
 
 /// Why a read failed.
 #[derive(Debug, Error)]

@@ -155,6 +155,7 @@ pub mod tokio;
 mod trace;
 mod transport;
 mod types;
+mod unreachable;
 mod url;
 mod waiting;
 

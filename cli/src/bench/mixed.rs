@@ -45,7 +45,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let report = measured(rows * u64::from(plan.rounds), |tick| {
         mixed::run(&plan, program, tick)
     })?;
-    arguments.planned.show(&report, &report.machine, print)?;
+    let printed = arguments.planned.show(&report, &report.machine, print);
+    output::with_result(printed, verdict(&report))
+}
+
+fn verdict(report: &Report) -> Result<()> {
     match report.rows.iter().map(|row| row.incoherent).sum() {
         0u64 => Ok(()),
         wrong => bail!("{} returned stale or torn pages", counted(wrong, "read")),

@@ -227,9 +227,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for (draw, file) in plots {
         file.finish(&draw(&reports)?)?;
     }
-    if arguments.json {
-        output::json(&reports)?;
-    }
+    let printed = match arguments.json {
+        true => output::json(&reports),
+        false => Ok(()),
+    };
+    output::with_result(printed, verdict(&failed))
+}
+
+fn verdict(failed: &[Failed]) -> Result<()> {
     if !failed.is_empty() {
         let names: Vec<&str> = failed.iter().map(|failed| failed.name).collect();
         bail!(

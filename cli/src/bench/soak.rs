@@ -67,10 +67,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let program = super::this_program()?;
     let steps = seconds.as_nanos().div_ceil(plan.sample(seconds).as_nanos()) as u64;
     let report = measured(steps, |tick| soak::run(&plan, seconds, program, tick))?;
-    match arguments.json {
-        true => output::report(&report, &report.machine)?,
-        false => print(&report)?,
-    }
+    let printed = match arguments.json {
+        true => output::report(&report, &report.machine),
+        false => print(&report),
+    };
+    output::with_result(printed, verdict(&report))
+}
+
+fn verdict(report: &Report) -> Result<()> {
     if report.wrong + report.failed == 0 {
         return Ok(());
     }

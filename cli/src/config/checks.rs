@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use odafs_fabric::verbs;
-use odafs_server::config::{ExportOptions, Squash};
+use odafs_server::config::{ExportOptions, ServerConfig, Squash};
 use odafs_server::store::tar;
 
 use super::exports::Exported;
-use super::{DirectName, ServeOptions, SquashName};
+use super::{DirectName, Nfs4Version, ServeOptions, Shm, SquashName};
 use crate::Usage;
 
 impl ServeOptions {
@@ -20,12 +20,12 @@ impl ServeOptions {
             bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
         }
         for (given, option) in [
-            (self.odp, "--odp"),
+            (self.odp(), "--odp"),
             (self.read_order.is_some(), "--read-order"),
         ] {
             if given && self.verbs.is_none() {
                 bail!(Usage(format!(
-                    "{option}: this option is for RDMA devices; name one with --verbs, or leave the option out"
+                    "{option}: this option is for RDMA devices; add --verbs ADDR:PORT, or leave the option out"
                 )));
             }
         }
@@ -99,10 +99,20 @@ const fn for_shm(option: &'static str, said: fn(&ServeOptions) -> bool) -> Condi
     }
 }
 
-const CONDITIONAL: [Conditional; 14] = [
+/// An option of NFS version 4, which programs on shared memory do not speak.
+const fn for_nfs4(option: &'static str, said: fn(&ServeOptions) -> bool) -> Conditional {
+    Conditional {
+        option,
+        said,
+        counts: |options| options.is_on_network() && options.has_nfs4(),
+        remedy: "this option is for NFS version 4 over TCP and RDMA, which is not served; leave it out, or name --nfs, --rdma or --verbs, without --nfs4 off",
+    }
+}
+
+const CONDITIONAL: [Conditional; 20] = [
     Conditional {
         option: "--insecure",
-        said: |options| options.insecure,
+        said: |options| options.insecure(),
         counts: |options| {
             let keeps = matches!(options.squash, Some(SquashName::Root | SquashName::None));
             keeps || options.export.iter().any(Exported::keeps_ids)
@@ -134,6 +144,27 @@ const CONDITIONAL: [Conditional; 14] = [
         remedy: FOR_CALLERS,
     },
     Conditional {
+        option: "--nfs2",
+        said: |options| options.nfs2.is_some(),
+        counts: ServeOptions::is_on_network,
+        remedy: FOR_CALLERS,
+    },
+    Conditional {
+        option: "--nfs4",
+        said: |options| !options.nfs4.is_empty(),
+        counts: ServeOptions::is_on_network,
+        remedy: FOR_CALLERS,
+    },
+    // Locks of version 3 are reclaimed for as long, too.
+    Conditional {
+        option: "--lease",
+        said: |options| options.lease.is_some(),
+        counts: ServeOptions::is_on_network,
+        remedy: FOR_CALLERS,
+    },
+    for_nfs4("--idmap", |options| options.idmap.is_some()),
+    for_nfs4("--idmap-domain", |options| options.idmap_domain.is_some()),
+    Conditional {
         option: "--portmap",
         said: |options| options.portmap.is_some(),
         counts: |options| options.nfs.is_some() || !options.names_listeners(),
@@ -143,6 +174,12 @@ const CONDITIONAL: [Conditional; 14] = [
     for_shm("--one-sided-for", |options| {
         !options.one_sided_for.is_empty()
     }),
+    Conditional {
+        option: "--one-sided-for",
+        said: |options| !options.one_sided_for.is_empty(),
+        counts: |options| !options.has_shm() || rustix::process::geteuid().is_root(),
+        remedy: "programs accept one-sided reads only from a server of root or of their own user; serve as root, or leave it out",
+    },
     for_shm("--shm-connections", |options| {
         options.shm_connections.is_some()
     }),
@@ -180,11 +217,50 @@ impl ServeOptions {
     }
 
     fn has_shm(&self) -> bool {
-        self.shm.is_some() || !self.names_listeners()
+        match self.shm {
+            Some(Shm::Off) => false,
+            Some(Shm::Default | Shm::At(_)) => true,
+            None => !self.names_listeners(),
+        }
+    }
+
+    fn has_nfs4(&self) -> bool {
+        !self.nfs4.contains(&Nfs4Version::Off)
     }
 
     fn is_on_network(&self) -> bool {
         self.nfs.is_some() || self.has_rdma()
+    }
+}
+
+/// Tells of listeners for other machines where no other machine is admitted.
+pub fn without_admission(config: &ServerConfig) -> Option<String> {
+    let admits =
+        |export: &ExportOptions| !export.allow.as_ref().unwrap_or(&config.allow).is_empty();
+    let admits_some = match config.exports.is_empty() {
+        true => !config.allow.is_empty(),
+        false => config.exports.iter().any(admits),
+    };
+    if admits_some {
+        return None;
+    }
+    let listeners = [
+        ("--nfs", config.nfs),
+        ("--rdma", config.rdma),
+        ("--verbs", config.verbs),
+    ];
+    let beyond = listeners.into_iter().filter_map(|(option, address)| {
+        let address = address.filter(|address| !address.ip().to_canonical().is_loopback())?;
+        Some(format!("{option} {address}"))
+    });
+    let beyond: Vec<_> = beyond.collect();
+    match beyond.is_empty() {
+        true => None,
+        false => Some(format!(
+            "{}: other machines reach this address, but only loopback is admitted; name their network with --allow, as in \
+             --allow 10.0.0.0/8",
+            beyond.join(" and ")
+        )),
     }
 }
 

@@ -55,6 +55,29 @@ impl Exported {
 /// What the command line calls the options of an export.
 const OPTIONS: &str = "read-only, allow=CIDR, squash=none|root|all, anonuid=N, anongid=N, insecure and direct=guarded|off";
 
+/// The names of these options.
+const NAMES: [&str; 7] = [
+    "read-only",
+    "insecure",
+    "allow",
+    "squash",
+    "anonuid",
+    "anongid",
+    "direct",
+];
+
+/// Refuses a directory that is not there if the end of its name may be meant for an option.
+pub fn check_options(export: &ExportOptions) -> Result<()> {
+    let directory = export.directory.display().to_string();
+    match directory.rsplit_once(',') {
+        Some((_, last)) if !last.contains('/') && !export.directory.exists() => bail!(
+            "--export {}={directory}: there is no such directory, and {last:?} is no option of an export; there are {OPTIONS}",
+            export.name
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// What one of the texts between commas is.
 enum Part<'t> {
     ReadOnly,
@@ -97,7 +120,19 @@ impl FromStr for Exported {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((name, rest)) = text.split_once('=') else {
+        let (name, rest) = match text.split_once('=') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (text, None),
+        };
+        if let Some((export, last)) = name.rsplit_once(',')
+            && NAMES.contains(&last)
+        {
+            return Err(format!(
+                "options need a directory, as in {export}=DIR,{last}; with DIR apart from --export, use the server's options, \
+                 such as --read-only"
+            ));
+        }
+        let Some(rest) = rest else {
             return Ok(Self::Name(text.to_owned()));
         };
         let (directory, options) = split(rest);

@@ -3,14 +3,14 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::de::{Deserialize, Deserializer, Error};
 use toml::Value;
 
-use super::CreditsOption;
+use super::{CreditsOption, Nfs2, Shm};
 use crate::units;
 
 /// The text of a value that the command line takes as text.
@@ -80,14 +80,19 @@ pub(super) fn credits<'de, D: Deserializer<'de>>(
     one(from, wanted, CreditsOption::from_str).map(Some)
 }
 
-/// `shm = true` asks for the default socket, as `--shm` alone does.
-pub(super) fn socket<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Option<PathBuf>>, D::Error> {
+/// `on` or `off`.
+pub(super) fn on_or_off<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Nfs2>, D::Error> {
+    const WANTED: &str = "\"on\" or \"off\"";
+    let parse = |text: &str| Nfs2::from_str(text, false).map_err(|_| format!("expected {WANTED}"));
+    one(from, WANTED, parse).map(Some)
+}
+
+/// `shm = true` asks for the default socket, as `--shm` alone does. `shm = false` leaves it out of the defaults.
+pub(super) fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Shm>, D::Error> {
     match Value::deserialize(from)? {
-        Value::Boolean(true) => Ok(Some(None)),
-        Value::Boolean(false) => Ok(None),
-        Value::String(path) => Ok(Some(Some(path.into()))),
+        Value::Boolean(true) => Ok(Some(Shm::Default)),
+        Value::Boolean(false) => Ok(Some(Shm::Off)),
+        Value::String(path) => Ok(Some(Shm::At(path.into()))),
         other => Err(unexpected(&other, "true, false or the path of a socket")),
     }
 }

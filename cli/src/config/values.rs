@@ -1,10 +1,12 @@
 //! The values of options of `odafs serve` that are words.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use ipnet::IpNet;
 use odafs_server::config::{Credits, Direct, MinorVersions, Squash, Strategy};
 use serde::Deserialize;
@@ -43,9 +45,40 @@ impl FromStr for Allow {
     }
 }
 
+/// A value of `--shm`.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Shm {
+    /// Not served, though it is among the defaults. A file can say so.
+    Off,
+    /// Through the default socket.
+    Default,
+    /// Through this socket.
+    At(PathBuf),
+}
+
+impl Shm {
+    /// What the command line has for the default socket: no value.
+    pub const NO_VALUE: &str = "";
+
+    /// Parses the value of the command line.
+    pub fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().map(|value| match value.as_os_str() {
+            none if none == Self::NO_VALUE => Self::Default,
+            socket => Self::At(socket.into()),
+        })
+    }
+
+    /// The socket, if it is named.
+    pub fn socket(&self) -> Option<&Path> {
+        match self {
+            Self::At(socket) => Some(socket),
+            Self::Off | Self::Default => None,
+        }
+    }
+}
+
 /// A value of `--nfs2`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Nfs2 {
     /// RFC 1094, with MOUNT versions 1 and 2
     On,
@@ -107,7 +140,7 @@ pub(super) enum SquashName {
     None,
 }
 
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum IdmapName {
     /// As numbers, which is what Linux' server does for AUTH_SYS callers
@@ -116,7 +149,7 @@ pub(super) enum IdmapName {
     Names,
 }
 
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DirectName {
     /// One-sided on this machine for root and the user that runs the server, who may read the files anyway; guarded for
@@ -171,7 +204,7 @@ const ADAPTIVE: Credits = Credits::Adaptive {
 const CREDITS_MAX: u32 = 1024;
 
 /// A number, or `adaptive`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct CreditsOption(pub Credits);
 
 impl FromStr for CreditsOption {
@@ -190,7 +223,7 @@ impl FromStr for CreditsOption {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DesignName {
     /// The server reads and writes the client's memory, and exposes none of its own
@@ -199,7 +232,7 @@ pub(super) enum DesignName {
     ReadRead,
 }
 
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ReadOrderName {
     /// No order: clients ask for a page's stamp after they have the page
@@ -210,7 +243,7 @@ pub(super) enum ReadOrderName {
     Ordered,
 }
 
-#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum RegistrationName {
     /// Memory that is registered for each call

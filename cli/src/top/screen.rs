@@ -9,6 +9,7 @@ use rustix::termios::{
 use tokio::sync::mpsc;
 
 use super::view::Look;
+use crate::output;
 
 /// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -72,7 +73,7 @@ impl Drop for Screen {
 }
 
 fn put(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = output::Stdout::lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())

@@ -164,7 +164,8 @@ fn mount_one_of(calls: &Calls, path: &[u8], exports: &[Vec<u8>]) -> Result<Mount
         }),
         Err(Status::Access) => Err(CallError::Refused {
             call: MNT.name,
-            reason: "it does not export to this address, or not to ports of 1024 and above".into(),
+            reason: "it does not admit this address, or it requires a source port below 1024"
+                .into(),
         }
         .into()),
         Err(status) => {
