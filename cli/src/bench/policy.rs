@@ -108,7 +108,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     progress.finish_and_clear();
     arguments.planned.show(&report, &report.machine, |report| {
         print(report, arguments.all)
-    })
+    })?;
+    match report.skipped.first() {
+        None => Ok(()),
+        Some(first) => bail!(
+            "{} could not be measured; the first: {first}",
+            counted(report.skipped.len(), "case")
+        ),
+    }
 }
 
 /// Configurations, in the order of their columns.
