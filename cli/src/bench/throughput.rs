@@ -24,10 +24,10 @@ are no direct reads, and the client's data cache is off.
 With a read ahead of N, N further records are under way beside the one that is waited for. Reads
 are a batch on one connection, of 16 calls at most at a time; each write has its own thread and
 connection. A record longer than the longest call takes several calls, which are under way
-together: `calls` is their number, the COMMIT of writes among them. The longest call has 64KiB over
-shm, 256KiB over tcp and verbs, and 512KiB over nfs. Reads of 64KiB and more over tcp go into
-registered memory, where a call has up to 1MiB. Writes are unstable; the time includes one COMMIT
-for each row.")]
+together: `calls` is their number, the COMMIT of writes among them. The longest call has just
+under 64KiB over shm (a write 64KiB), 256KiB over tcp and verbs, and 512KiB over nfs. Reads of
+64KiB and more over tcp go into registered memory, where a call has up to 1MiB. Writes are
+unstable; the time includes one COMMIT for each row.")]
 pub struct Arguments {
     /// Size of a record, 16MiB at most [may be repeated; default: 512, 4096, 32KiB, 256KiB and 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
@@ -134,7 +134,7 @@ fn table(rows: &[Row]) -> Table {
             spec.wait.to_owned(),
             spec.read_ahead.to_string(),
             bytes(spec.record_bytes as u64),
-            calls_per_record.to_string(),
+            format!("{calls_per_record:.1}"),
         ];
         row.extend(cells(rate));
         table.row(row);
