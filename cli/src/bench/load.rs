@@ -23,9 +23,9 @@ The server is bound to one processor, the client to another. Four processes that
 take 0, 25, 50, 75 and 100 % of the server's processor. (At 100 %, a server that is always busy
 gets a fifth.) One-sided reads over shared memory need no processor of the server; every other
 route does. Clients poll for 50 us before they sleep, or sleep at once where answers take longer;
-the caller of NFS is a minimal one that polls. Each round has a slice for every route at every load. `x idle` is the ratio to the
-idle slice of the same round: the median over the rounds, the lowest and the highest. `held` is
-the share of the processor that the other programs got.
+the caller of NFS is a minimal one that polls. Each round has a slice for every route at every
+load. `x idle` is the ratio to the idle slice of the same round: the median over the rounds, the
+lowest and the highest. `held` is the share of the processor that the other programs got.
 
 The built-in plan is bench/plans/load.toml in the sources.")]
 pub struct Arguments {

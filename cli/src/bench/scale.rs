@@ -29,9 +29,9 @@ sleep while they wait. What these rows lose between counts that wait alike (16 a
 the server's. They bound nothing for one-sided reads over shm, which hand nothing over.
 
 `/ best` is the rate / the best one of the same round, and `/ 16` that at 16 clients. `slowest` is
-the slowest client's part of a fair share. `server memory` and `client memory` are what each further
-client takes. The last table shows what an open file takes, and a page whose reference a client
-holds. With too few --seconds, the largest numbers of clients are left out.
+the slowest client's part of a fair share. `server memory` and `client memory` are what each
+further client takes. The last table shows what an open file takes, and a page whose reference a
+client holds. With too few --seconds, the largest numbers of clients are left out.
 
 The built-in plan is bench/plans/scale.toml in the sources.")]
 pub struct Arguments {
