@@ -219,14 +219,38 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_measurement_besides_is_ours_too() {
-        // It is above all processes that init started.
-        let all = own_ticks(&[1]).unwrap();
-        let ours = own_ticks(&[]).unwrap();
-        let init = fs::read_to_string("/proc/1/stat").unwrap();
-        let (_, init) = parent_and_ticks(&init).unwrap();
-        assert!(all >= ours, "{all} {ours}");
-        assert!(all >= init, "{all} {init}");
+    fn what_a_process_besides_uses_is_ours_too() {
+        // A process that has lost its parent, and is below us no more.
+        let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; read line";
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", &format!("({spin}) <&0 & echo $!")])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = std::io::BufReader::new(parent.stdout.take().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+            line
+        };
+        let lines = [line(), line()];
+        // `wait` would end it: it closes stdin.
+        let stdin = parent.stdin.take();
+        parent.wait().unwrap();
+        let pid = lines
+            .iter()
+            .find_map(|line| line.trim().parse().ok())
+            .unwrap();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let (_, ticks) = parent_and_ticks(&stat).unwrap();
+        let without = own_ticks(&[]).unwrap();
+        let with = own_ticks(&[pid]).unwrap();
+        drop(stdin);
+        assert!(
+            ticks > 1 && with >= without + ticks,
+            "{with} {without} {ticks}"
+        );
     }
 
     #[test]
