@@ -39,8 +39,12 @@ impl Busy {
 }
 
 /// Looks at the processors from its making on.
-#[derive(Clone, Copy, Debug)]
-pub struct Watch(Option<Sample>);
+#[derive(Clone, Debug)]
+pub struct Watch {
+    begun: Option<Sample>,
+    /// Ids of processes that belong to the measurement, though this process did not start them.
+    besides: Vec<u32>,
+}
 
 /// Ticks since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,27 +52,30 @@ struct Sample {
     all: u64,
     used: u64,
     stolen: u64,
-    /// Used by this process and all below it.
+    /// Used by this process, by what belongs to the measurement besides, and by all below these.
     own: u64,
 }
 
 impl Watch {
-    /// From now on.
-    pub fn begin() -> Self {
-        Self(Sample::now())
+    /// From now on. What these processes take, and those that they started, is no disturbance either.
+    pub fn begin(besides: Vec<u32>) -> Self {
+        Self {
+            begun: Sample::now(&besides),
+            besides,
+        }
     }
 
     /// What others took since; none where the kernel does not say, or too little time went by.
     pub fn found(&self) -> Option<Busy> {
-        let (before, after) = (self.0?, Sample::now()?);
+        let (before, after) = (self.begun?, Sample::now(&self.besides)?);
         after.since(before)
     }
 }
 
 impl Sample {
-    fn now() -> Option<Self> {
+    fn now(besides: &[u32]) -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
-        Self::parse(&stat, own_ticks()?)
+        Self::parse(&stat, own_ticks(besides)?)
     }
 
     /// Of the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and guests' time,
@@ -103,8 +110,8 @@ impl Sample {
     }
 }
 
-/// Ticks of this process and of all below it, those that have ended among them.
-fn own_ticks() -> Option<u64> {
+/// Ticks of this process, of those besides, and of all below these, those that have ended among them.
+fn own_ticks(besides: &[u32]) -> Option<u64> {
     let mut processes: HashMap<u32, (u32, u64)> = HashMap::new();
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
@@ -119,7 +126,7 @@ fn own_ticks() -> Option<u64> {
     let is_below = |mut pid: u32| {
         for _ in 0..processes.len() {
             match processes.get(&pid) {
-                _ if pid == own => return true,
+                _ if pid == own || besides.contains(&pid) => return true,
                 Some((parent, _)) => pid = *parent,
                 None => return false,
             }
@@ -139,7 +146,7 @@ fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
 }
 
 /// What other processes used of a machine: measured until it is printed, or read from a file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub enum Others {
     /// Measured from a moment until it is asked for.
     Since(Watch),
@@ -194,7 +201,7 @@ mod tests {
     fn what_a_process_below_uses_is_ours() {
         let stat = "12 (a) b) c) S 7 1 1 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 99 0";
         assert_eq!(parent_and_ticks(stat), Some((7, 127)));
-        let before = own_ticks().unwrap();
+        let before = own_ticks(&[]).unwrap();
         let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; read line";
         let mut child = std::process::Command::new("sh")
             .args(["-c", spin])
@@ -205,10 +212,45 @@ mod tests {
         let mut line = String::new();
         let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-        let alive = own_ticks().unwrap();
+        let alive = own_ticks(&[]).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(alive > before && own_ticks().unwrap() >= alive);
+        assert!(alive > before && own_ticks(&[]).unwrap() >= alive);
+    }
+
+    #[test]
+    fn what_a_process_besides_uses_is_ours_too() {
+        // A process that has lost its parent, and is below us no more.
+        let spin = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; read line";
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", &format!("({spin}) <&0 & echo $!")])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = std::io::BufReader::new(parent.stdout.take().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+            line
+        };
+        let lines = [line(), line()];
+        // `wait` would end it: it closes stdin.
+        let stdin = parent.stdin.take();
+        parent.wait().unwrap();
+        let pid = lines
+            .iter()
+            .find_map(|line| line.trim().parse().ok())
+            .unwrap();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let (_, ticks) = parent_and_ticks(&stat).unwrap();
+        let without = own_ticks(&[]).unwrap();
+        let with = own_ticks(&[pid]).unwrap();
+        drop(stdin);
+        assert!(
+            ticks > 1 && with >= without + ticks,
+            "{with} {without} {ticks}"
+        );
     }
 
     #[test]

@@ -8,14 +8,10 @@ use std::time::Instant;
 /// Timed operations have this subtracted. An operation below a microsecond
 /// would otherwise show mostly the clock.
 pub fn overhead_ns() -> u64 {
-    let mut pairs: Vec<u64> = (0..10_000)
-        .map(|_| {
-            let start = Instant::now();
-            nanos(start, Instant::now())
-        })
-        .collect();
-    pairs.sort_unstable();
-    pairs[pairs.len() / 2]
+    crate::histogram::median((0..10_000).map(|_| {
+        let start = Instant::now();
+        nanos(start, Instant::now())
+    }))
 }
 
 /// Nanoseconds from `start` to `end`.

@@ -92,8 +92,8 @@ const DEPTH: u64 = 32;
 /// Rounds of a row. Each has a quiet slice, a flooded one, and one with the flood elsewhere. The server assigns
 /// connections to its threads in turn, so in every other round the flood shares the thread of the measured client.
 const ROUNDS: u32 = 4;
-/// Slices of a round.
-const SLICES: u32 = 3;
+/// A flood begins ahead of what is measured beside it, by this part of a slice.
+const AHEAD: u32 = 10;
 /// The row whose flood makes no calls: a thread computes on the server's processor, and one on the clients'.
 const COMPUTING: &str = "computing";
 /// The row in which several clients change files, and syncs take long.
@@ -131,7 +131,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     // woken waits for the end of that: 3 ms, which would count as the server's.
     let first = cpu::before_others().is_ok();
     let servers = placement.as_ref().map(|placement| &*placement.server);
-    let slice = plan.time / (plan.rows().max(1) as u32 * ROUNDS * SLICES);
+    let time = plan.time / plan.rows().max(1) as u32;
     let mut rows = Vec::new();
     let mut begins = |name: &str| {
         let has = plan.has(name);
@@ -144,11 +144,11 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     let other = Bench::new(Setting::apart(&plan.program, servers)?, None)?;
     for (name, procedure) in PROCEDURES {
         if begins(name) {
-            rows.push(bench.row(name.to_owned(), slice, &[procedure], Some(&other))?);
+            rows.push(bench.row(name.to_owned(), time, &[procedure], Some(&other))?);
         }
     }
     if begins(COMPUTING) {
-        rows.push(bench.row(COMPUTING.to_owned(), slice, &[], None)?);
+        rows.push(bench.row(COMPUTING.to_owned(), time, &[], None)?);
     }
     drop((bench, other));
     if begins(SYNCS) {
@@ -159,7 +159,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
             Procedure::Create,
         ];
         let name = format!("{SYNCS} of {:?}", plan.sync);
-        rows.push(Bench::syncing(plan.sync, servers)?.row(name, slice, &syncing, None)?);
+        rows.push(Bench::syncing(plan.sync, servers)?.row(name, time, &syncing, None)?);
     }
     Ok(Report {
         bench: "fairness",
@@ -197,6 +197,38 @@ struct Flood<'a> {
     answered: &'a AtomicU64,
 }
 
+/// What floods were, from the first call until they were over. What was under way then does not count, nor does the time until
+/// it was answered.
+#[derive(Clone, Copy, Default)]
+struct Flooding {
+    answered: u64,
+    took: Duration,
+    /// Processor time of the flooded server.
+    used: Duration,
+}
+
+impl Flooding {
+    fn and(self, other: Self) -> Self {
+        Self {
+            answered: self.answered + other.answered,
+            took: self.took + other.took,
+            used: self.used + other.used,
+        }
+    }
+
+    fn per_second(&self, what: f64) -> f64 {
+        what / self.took.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The time of a slice, if this is left for these rounds, and a round has this many floods, which took `answering` in the round
+/// before to answer what was under way when they were over. A round keeps a quarter of its time for slices, however long that is.
+fn slice(left: Duration, rounds: u32, floods: u32, answering: Duration) -> Duration {
+    let round = left / rounds.max(1);
+    let slices = round.saturating_sub(answering).max(round / 4);
+    slices * AHEAD / (AHEAD * (1 + floods) + floods)
+}
+
 impl Bench {
     fn new(setting: Setting, hurry: Option<Arc<AtomicBool>>) -> Result<Self> {
         let targets = setting.targets()?;
@@ -232,37 +264,38 @@ impl Bench {
         }
     }
 
-    /// Quiet, flooded, and with the flood at the other server in turn. Floods are of these procedures, a connection for
-    /// each; of none, two threads compute.
+    /// Quiet, flooded, and with the flood at the other server in turn, for `time` together. Floods are of these procedures, a
+    /// connection for each; of none, two threads compute.
     fn row(
         &self,
         flood: String,
-        slice: Duration,
+        time: Duration,
         of: &[Procedure],
         other: Option<&Self>,
     ) -> Result<Row> {
+        let began = Instant::now();
         let mut peer = self.setting.peer()?;
         let [mut quiet, mut flooded, mut elsewhere] = [(); 3].map(|()| Seen::default());
-        let answered = [AtomicU64::new(0), AtomicU64::new(0)];
-        let mut took = [Duration::ZERO; 2];
-        let mut used = Duration::ZERO;
+        let [mut here, mut there] = [Flooding::default(); 2];
+        let floods = 1 + u32::from(other.is_some());
+        let mut answering = Duration::ZERO;
         // Nothing is opened for the first time in what is measured.
         self.call_for(&mut peer, Duration::ZERO, &mut Seen::default())?;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            let left = time.saturating_sub(began.elapsed());
+            let slice = slice(left, ROUNDS - round, floods, answering);
+            answering = Duration::ZERO;
             self.call_for(&mut peer, slice, &mut quiet)?;
-            let mut beside = |flooded: &Self, answered, seen: &mut Seen| {
-                // Until the last call is answered, which may be long after ours.
+            let mut beside = |flooded: &Self, seen: &mut Seen| {
                 let since = Instant::now();
-                flooded.flooded(of, slice / 10, answered, || {
-                    self.call_for(&mut peer, slice, seen)
-                })?;
-                Ok::<_, anyhow::Error>(since.elapsed())
+                let flooding =
+                    flooded.flooded(of, slice / AHEAD, || self.call_for(&mut peer, slice, seen))?;
+                answering += since.elapsed().saturating_sub(flooding.took);
+                Ok::<_, anyhow::Error>(flooding)
             };
-            let before = self.setting.processor_time();
-            took[0] += beside(self, &answered[0], &mut flooded)?;
-            used += self.setting.processor_time().saturating_sub(before);
+            here = here.and(beside(self, &mut flooded)?);
             if let Some(other) = other {
-                took[1] += beside(other, &answered[1], &mut elsewhere)?;
+                there = there.and(beside(other, &mut elsewhere)?);
             }
         }
         let pair = |at: usize| {
@@ -277,35 +310,33 @@ impl Bench {
                 server_ratio: elsewhere.map(|elsewhere| flooded as f64 / elsewhere as f64),
             }
         };
-        let [here, there] = [0, 1].map(|at| {
-            answered[at].load(Ordering::Relaxed) as f64 / took[at].as_secs_f64().max(1e-9)
-        });
+        let rate = |flooding: Flooding| flooding.per_second(flooding.answered as f64);
         Ok(Row {
             flood,
-            flooded: here,
-            elsewhere: other.map(|_| there),
-            server_processors: other.map(|_| used.as_secs_f64() / took[0].as_secs_f64()),
+            flooded: rate(here),
+            elsewhere: other.map(|_| rate(there)),
+            server_processors: other.map(|_| here.per_second(here.used.as_secs_f64())),
             lookup: pair(0),
             read: pair(1),
             readdir: pair(2),
         })
     }
 
-    /// What comes of `ours` while this server is flooded, for `ahead` already.
+    /// Runs `ours` while this server is flooded, for `ahead` already, and returns when the last call of the floods is answered.
     fn flooded(
         &self,
         of: &[Procedure],
         ahead: Duration,
-        answered: &AtomicU64,
         ours: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        let over = AtomicBool::new(false);
+    ) -> Result<Flooding> {
+        let (over, answered) = (AtomicBool::new(false), AtomicU64::new(0));
         let flood = &Flood {
             over: &over,
-            answered,
+            answered: &answered,
         };
         self.hurry(false);
         std::thread::scope(|scope| {
+            let (since, before) = (Instant::now(), self.setting.processor_time());
             let mut floods = Vec::new();
             for of in of {
                 floods.push(named(scope, "flood", || self.flood(*of, flood))?);
@@ -317,12 +348,18 @@ impl Bench {
             }
             std::thread::sleep(ahead);
             let ours = ours();
+            let flooding = Flooding {
+                answered: answered.load(Ordering::Relaxed),
+                took: since.elapsed(),
+                used: self.setting.processor_time().saturating_sub(before),
+            };
             over.store(true, Ordering::Relaxed);
             self.hurry(true);
             for flood in floods {
                 flood.join().expect("a flood does not panic")?;
             }
-            ours
+            ours?;
+            Ok(flooding)
         })
     }
 
@@ -423,4 +460,34 @@ fn named<'scope>(
     Ok(Builder::new()
         .name(name.to_owned())
         .spawn_scoped(scope, run)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_at_the_end_is_answered_within_the_time_of_a_row() {
+        let ms = Duration::from_millis;
+        // A quiet slice, two beside floods, and twice a tenth ahead of them.
+        assert_eq!(slice(ms(1280), 4, 2, Duration::ZERO), ms(100));
+        assert_eq!(slice(ms(840), 4, 1, Duration::ZERO), ms(100));
+        // What the last round took beyond its slices, this one takes too.
+        assert_eq!(slice(ms(960 + 900), 3, 2, ms(300)), ms(100));
+        // But slices do not vanish.
+        assert_eq!(slice(ms(1280), 1, 2, ms(5000)), ms(100));
+        assert_eq!(slice(Duration::ZERO, 1, 2, ms(5000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn calls_that_were_under_way_at_the_end_count_neither_as_answered_nor_as_time() -> Result<()> {
+        // Every sync takes until the flood is over.
+        let bench = Bench::syncing(Duration::from_secs(60), None)?;
+        let flooding = bench.flooded(&[Procedure::Commit], Duration::ZERO, || {
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(())
+        })?;
+        assert_eq!(flooding.answered, 0);
+        Ok(())
+    }
 }

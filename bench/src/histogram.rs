@@ -47,15 +47,10 @@ impl Latencies {
     }
 }
 
-/// The middle one of `values` (the lower of two); 0 if there is none.
+/// The middle one of `values`, or the mean of the two in the middle, rounded; 0 if there is none.
 pub fn median(values: impl IntoIterator<Item = u64>) -> u64 {
-    let mut sorted: Vec<u64> = values.into_iter().collect();
-    sorted.sort_unstable();
-    if sorted.is_empty() {
-        0
-    } else {
-        sorted[(sorted.len() - 1) / 2]
-    }
+    let mut values: Vec<f64> = values.into_iter().map(|value| value as f64).collect();
+    crate::spread::median(&mut values).map_or(0, |middle| middle.round() as u64)
 }
 
 #[cfg(test)]
@@ -81,5 +76,6 @@ mod tests {
         assert_eq!(median([]), 0);
         assert_eq!(median([9]), 9);
         assert_eq!(median([3, 1, 2]), 2);
+        assert_eq!(median([7, 1, 2, 4]), 3);
     }
 }

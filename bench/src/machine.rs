@@ -52,11 +52,19 @@ impl Machine {
                 .into_owned(),
             virtual_machine: line("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
             optimised: !cfg!(debug_assertions),
-            busy: Others::Since(Watch::begin()),
+            busy: Others::Since(Watch::begin(Vec::new())),
         }
     }
 
-    /// The same, for servers that others started: what they take is no disturbance.
+    /// The same, with processes that others started for the measurement: what they take is no disturbance.
+    pub fn with(self, besides: Vec<u32>) -> Self {
+        Self {
+            busy: Others::Since(Watch::begin(besides)),
+            ..self
+        }
+    }
+
+    /// The same, for a server that others started and whose process is not known, or where no processor is measured.
     pub fn unwatched(self) -> Self {
         Self {
             busy: Others::Unwatched,

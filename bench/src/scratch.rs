@@ -4,12 +4,17 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use tempfile::TempDir;
 
 /// Names begin with this.
 const PREFIX: &str = "odafs-scratch-";
+
+/// The directories of this process. `None`: they have been removed, and no more are made.
+static MADE: Mutex<Option<Vec<PathBuf>>> = Mutex::new(Some(Vec::new()));
 
 /// A directory of this process, which is removed when dropped. If the process is killed, the next one that creates such
 /// a directory in the same place removes it: a lock shows that nobody uses it.
@@ -27,6 +32,10 @@ impl Scratch {
     /// No directory could be made or locked.
     pub fn within(base: &Path) -> io::Result<Self> {
         remove_left(base);
+        let mut all = made();
+        let Some(made) = &mut *all else {
+            return Err(io::Error::other("this process ends"));
+        };
         loop {
             let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base)?;
             // Before it is locked, somebody may take it for one that was left.
@@ -36,6 +45,7 @@ impl Scratch {
             };
             flock(&lock, FlockOperation::LockExclusive)?;
             if is_at(&lock, directory.path()) {
+                made.push(directory.path().to_owned());
                 return Ok(Self {
                     directory,
                     _lock: lock,
@@ -83,6 +93,37 @@ impl Scratch {
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.directory.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let mut made = made();
+        if let Some(made) = &mut *made {
+            made.retain(|path| path != self.path());
+        }
+        // Still locked, so that no signal comes in between. What cannot be removed stays.
+        let _ = fs::remove_dir_all(self.path());
+    }
+}
+
+fn made() -> MutexGuard<'static, Option<Vec<PathBuf>>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes all directories of this process, which ends, and makes no more. Other threads and its servers may still work there.
+pub fn remove_all() {
+    /// How often to remove what somebody makes meanwhile.
+    const TRIES: u32 = 20;
+    for path in made().take().into_iter().flatten() {
+        for _ in 0..TRIES {
+            match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                _ => break,
+            }
+        }
     }
 }
 

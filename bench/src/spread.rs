@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// The median of some rounds, the lowest and the highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spread {
-    /// The middle one (the lower of two).
+    /// The middle one, or the mean of the two in the middle.
     pub median: f64,
     /// The lowest.
     pub lowest: f64,
@@ -17,12 +17,25 @@ pub struct Spread {
 impl Spread {
     /// Of these values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
+        let Self {
+            median,
+            lowest,
+            highest,
+        } = Self::exact(values)?;
         Some(Self {
-            median: rounded(*sorted.get(sorted.len().checked_sub(1)? / 2)?),
-            lowest: rounded(*sorted.first()?),
-            highest: rounded(*sorted.last()?),
+            median: rounded(median),
+            lowest: rounded(lowest),
+            highest: rounded(highest),
+        })
+    }
+
+    /// Of these values as they are. For ratios, which have no unit: thousandths would be too few digits of a small one.
+    pub(crate) fn exact(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        Some(Self {
+            median: median(&mut sorted)?,
+            lowest: *sorted.first()?,
+            highest: *sorted.last()?,
         })
     }
 
@@ -32,6 +45,14 @@ impl Spread {
         let pairs = pairs.into_iter().filter(|(_, divisor)| *divisor > 0.0);
         Self::of(pairs.map(|(value, divisor)| value / divisor))
     }
+}
+
+/// Sorts values. The middle one, or the mean of the two in the middle; `None` if there are none.
+pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = values.len() / 2;
+    let lower = values.len().checked_sub(1)? / 2;
+    Some(values[lower] + (values[upper] - values[lower]) / 2.0)
 }
 
 /// Rows as JSON has them: the median under the figure's own name, and beside it `NAME_lowest` and `NAME_highest`.
@@ -82,7 +103,8 @@ mod tests {
             (spread.median, spread.lowest, spread.highest),
             (3.0, 1.0, 10.0)
         );
-        assert_eq!(Spread::of([2.0, 1.0]).unwrap().median, 1.0);
+        assert_eq!(Spread::of([2.0, 1.0]).unwrap().median, 1.5);
+        assert_eq!(Spread::of([9.0, 1.0, 4.0, 2.0]).unwrap().median, 3.0);
         assert_eq!(Spread::of([]), None);
     }
 

@@ -28,8 +28,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use odafs_bench::machine::Machine;
+use odafs_bench::scratch;
 use serde::Serialize;
 
+use crate::unfinished::Unfinished;
 use crate::{Usage, output, units};
 
 /// Measure latency, throughput, scaling and coherence, and draw the results
@@ -67,6 +69,13 @@ pub enum Command {
 
 /// Runs the command.
 pub fn run(command: Command) -> Result<()> {
+    let scratch = Unfinished::new(scratch::remove_all)?;
+    let done = measure(command);
+    scratch.forget();
+    done
+}
+
+fn measure(command: Command) -> Result<()> {
     match command {
         Command::Latency(arguments) => latency::run(arguments),
         Command::Breakdown(arguments) => breakdown::run(arguments),

@@ -76,3 +76,26 @@ fn figures_are_printed_though_the_page_is_lost() {
     assert!(said.contains("cannot write"), "{said}");
     assert!(text(&output.stdout).contains("mmap"), "{said}");
 }
+
+#[test]
+fn each_term_of_a_read_has_a_row() {
+    let output = run(&[
+        "bench",
+        "breakdown",
+        "--set",
+        "1MiB",
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--json",
+    ]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 28);
+    for row in rows {
+        assert!(row["times"].as_u64() > Some(0), "{row}");
+    }
+    let stale = rows.iter().filter(|row| row["term"] == "T_stale");
+    assert_eq!(stale.count(), 2 + 4);
+}

@@ -15,6 +15,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::machine::Machine;
+use crate::spread::{self, Spread};
 
 /// What to measure, and for how long.
 #[derive(Clone, Debug)]
@@ -120,18 +121,16 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
 }
 
 fn row(term: &Term<'_>, rounds: Vec<(u64, f64)>) -> Row {
-    let mut each: Vec<f64> = rounds.iter().map(|(_, ns)| *ns).collect();
-    each.sort_by(f64::total_cmp);
-    let at = |index: usize| each.get(index).copied().unwrap_or(0.0);
+    let each = Spread::exact(rounds.iter().map(|(_, ns)| *ns)).unwrap_or_default();
     Row {
         term: term.name,
         what: term.what.clone(),
         wait: term.wait,
         size_bytes: term.size,
         times: rounds.iter().map(|(times, _)| times).sum(),
-        ns: at((each.len().max(1) - 1) / 2),
-        lowest_ns: at(0),
-        highest_ns: at(each.len().saturating_sub(1)),
+        ns: each.median,
+        lowest_ns: each.lowest,
+        highest_ns: each.highest,
     }
 }
 
@@ -153,6 +152,5 @@ fn batches<T>(
         means.push(start.elapsed().as_nanos() as f64 / length as f64);
         times += length as u64;
     }
-    means.sort_by(f64::total_cmp);
-    (times, means[(means.len() - 1) / 2])
+    (times, spread::median(&mut means).unwrap_or(0.0))
 }

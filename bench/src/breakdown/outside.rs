@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use odafs::{Cache, Client, Options, Route, Wait};
 
 use super::{Plan, Term};
+use crate::clock;
 use crate::cpu::Placement;
 use crate::floors::local;
 use crate::histogram::Latencies;
@@ -20,6 +21,9 @@ const SPIN: Duration = Duration::from_millis(20);
 const PAGES: usize = 2048;
 
 const PAGE: usize = 4096;
+
+/// A client's memory that holds the references of a few reads: each read brings references that the next one does not find.
+const FEW_REFERENCES_BYTES: u64 = 8 << 10;
 
 /// The servers.
 pub struct Outside {
@@ -81,6 +85,10 @@ impl Outside {
     }
 
     fn connect(&self, spin: &str, route: Route) -> Result<Client> {
+        self.connect_with(spin, route, Options::default().memory_bytes)
+    }
+
+    fn connect_with(&self, spin: &str, route: Route, memory_bytes: u64) -> Result<Client> {
         let (server, wait) = match spin {
             "spin" => (&self.spinning, Wait::Spin),
             _ => (
@@ -95,6 +103,7 @@ impl Outside {
             route,
             wait,
             cache: Cache::Off,
+            memory_bytes,
             ..Options::default()
         };
         Ok(Client::connect_with(&server.url(Fabric::Shm)?, options)?)
@@ -113,32 +122,72 @@ impl Outside {
         Ok((latencies.len(), latencies.at(0.5) as f64))
     }
 
-    /// Learns the references of all pages, lets another client write every page, and reads each by its old reference.
-    /// Returns the number of refused attempts, and how long one takes by the client's own measurement.
+    /// Lets another client write pages whose references a reader has, and has the reader read each by its old reference. Returns
+    /// how often that was refused, and how long it takes up to the refusal.
+    ///
+    /// A refused one-sided read is timed by itself. A refused guarded read goes on by a call at once, so calls for the same
+    /// pages, by a reader that keeps no references, are timed beside it and subtracted.
     fn stale(&self, spin: &str, route: Route, time: Duration) -> Result<(u64, f64)> {
-        let reader = self.connect(spin, route)?;
-        let writer = self.connect(spin, Route::Rpc)?;
-        let (file, changed) = (reader.open("file")?, writer.open("file")?);
+        let reader = self.connect(spin, route)?.open("file")?;
+        let writer = self.connect(spin, Route::Rpc)?.open("file")?;
+        let caller = self
+            .connect_with(spin, route, FEW_REFERENCES_BYTES)?
+            .open("file")?;
+        let (mut refused, mut called) = (Latencies::default(), Latencies::default());
+        let clock_ns = clock::overhead_ns();
+        let timed = |latencies: &mut Latencies, begin: Instant, end: Instant| {
+            latencies.record(clock::nanos(begin, end).saturating_sub(clock_ns));
+        };
+        let stale_hits = || reader.client().statistics().stale_hits;
+        let offsets = || (0..PAGES * PAGE).step_by(PAGE).map(|offset| offset as u64);
         let mut page = vec![0; PAGE];
         let begin = Instant::now();
-        while begin.elapsed() < time || reader.statistics().stale_hits == 0 {
-            for offset in (0..PAGES * PAGE).step_by(PAGE) {
-                file.read_at(&mut page, offset as u64)?;
+        while begin.elapsed() < time || refused.is_empty() {
+            for offset in offsets() {
+                reader.read_at(&mut page, offset)?;
             }
-            file.learn(0, (PAGES * PAGE) as u64)?;
-            for offset in (0..PAGES * PAGE).step_by(PAGE) {
-                changed.write_at(&page[..8], offset as u64)?;
+            reader.learn(0, (PAGES * PAGE) as u64)?;
+            for offset in offsets() {
+                if route == Route::OneSided {
+                    let read = reader.try_read_at(&mut page, offset);
+                    ensure!(read == Some(PAGE), "a page is not read one-sided");
+                }
+                writer.write_at(&page[..8], offset)?;
             }
-            for offset in (0..PAGES * PAGE).step_by(PAGE) {
-                file.read_at(&mut page, offset as u64)?;
+            for offset in offsets() {
+                let before = stale_hits();
+                let begin = Instant::now();
+                let one_sided = match route {
+                    Route::OneSided => reader.try_read_at(&mut page, offset),
+                    _ => None,
+                };
+                let end = Instant::now();
+                // By itself a refused one-sided read does not count as one. This tries it again, and counts.
+                reader.read_at(&mut page, offset)?;
+                let end_of_call = Instant::now();
+                if stale_hits() == before || one_sided.is_some() {
+                    continue;
+                }
+                match route {
+                    Route::OneSided => timed(&mut refused, begin, end),
+                    _ => {
+                        timed(&mut refused, end, end_of_call);
+                        let begin = Instant::now();
+                        caller.read_at(&mut page, offset)?;
+                        timed(&mut called, begin, Instant::now());
+                    }
+                }
             }
-            let stale = reader.statistics().stale_hits > 0;
-            anyhow::ensure!(
-                stale || begin.elapsed() < time * 50,
+            ensure!(
+                !refused.is_empty() || begin.elapsed() < time * 50,
                 "no reference goes stale"
             );
         }
-        let counted = reader.statistics();
-        Ok((counted.stale_hits, counted.terms.stale_ns as f64))
+        let call_ns = match called.is_empty() {
+            true => 0,
+            false => called.at(0.5),
+        };
+        let ns = refused.at(0.5).saturating_sub(call_ns);
+        Ok((refused.len(), ns as f64))
     }
 }

@@ -41,6 +41,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Rows against each other.
     pub ratios: Vec<Ratio>,
+    /// Rows that this machine could not measure, and ratios whose rows are of different page sizes, in words.
+    pub left_out: Vec<String>,
 }
 
 /// One row: the medians of its rounds.
@@ -97,12 +99,20 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
             }
         }
     }
-    let rows: Vec<Row> = specs
+    let (measured, others): (Vec<_>, Vec<_>) = specs
         .into_iter()
         .zip(rounds)
-        .filter(|(_, rounds)| !rounds.is_empty())
+        .partition(|(_, rounds)| !rounds.is_empty());
+    let rows: Vec<Row> = measured
+        .into_iter()
         .map(|(spec, rounds)| row(spec, rounds))
         .collect();
+    let mut left_out: Vec<String> = others
+        .iter()
+        .map(|(spec, _)| format!("{}: no memory of such pages", spec.label()))
+        .collect();
+    let (ratios, without_pair) = ratios::of(&rows);
+    left_out.extend(without_pair);
     Ok(Report {
         machine,
         commit: crate::machine::commit(),
@@ -111,7 +121,8 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
         url: plan.url.as_ref().map(ToString::to_string),
         file_bytes: setting.file_bytes(),
         rounds: plan.rounds,
-        ratios: ratios::of(&rows),
+        ratios,
+        left_out,
         rows,
     })
 }

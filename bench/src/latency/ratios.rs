@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use super::{Round, Row};
+use crate::spread::Spread;
+use crate::table;
 
 /// One row's figure over another's, of the same rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -248,28 +250,46 @@ const RATIOS: [(&str, Pick, Pick, Figure); 30] = [
     ),
 ];
 
-/// All ratios for which both rows were measured.
-pub fn of(rows: &[Row]) -> Vec<Ratio> {
+/// All ratios for which both rows were measured, from memory of the same page size; and in words those for which only rows of
+/// different page sizes were.
+pub fn of(rows: &[Row]) -> (Vec<Ratio>, Vec<String>) {
     let mut sizes: Vec<usize> = rows.iter().map(|r| r.spec.size_bytes).collect();
     sizes.dedup();
-    let mut ratios = Vec::new();
+    let (mut ratios, mut left_out) = (Vec::new(), Vec::new());
     for size in sizes {
         for (name, above, below, figure) in &RATIOS {
-            let Some(above) = above.find(rows, size, None) else {
-                continue;
-            };
-            let Some(below) = below.find(rows, size, above.backing_bytes) else {
-                continue;
-            };
-            ratios.extend(ratio(name, above, below, *figure));
+            let (above, below) = (above.of(rows, size), below.of(rows, size));
+            let alike = above.iter().find_map(|above| {
+                let same = |below: &&&Row| below.backing_bytes == above.backing_bytes;
+                Some((above, below.iter().find(same)?))
+            });
+            match alike {
+                Some((above, below)) => ratios.extend(ratio(name, above, below, *figure)),
+                None if above.is_empty() || below.is_empty() => {}
+                None => left_out.push(format!(
+                    "{name}, {}: the rows are of pages of {} and of {}",
+                    table::bytes(size as u64),
+                    pages(&above),
+                    pages(&below)
+                )),
+            }
         }
     }
-    ratios
+    (ratios, left_out)
+}
+
+/// The page sizes behind some rows.
+fn pages(rows: &[&Row]) -> String {
+    let pages = rows.iter().map(|row| match row.backing_bytes {
+        Some(bytes) => table::bytes(bytes),
+        None => "an unknown size".to_owned(),
+    });
+    pages.collect::<Vec<_>>().join(" or ")
 }
 
 impl Pick {
-    /// The row, the one with that page size behind it if there are several.
-    fn find<'a>(&self, rows: &'a [Row], size: usize, backing: Option<u64>) -> Option<&'a Row> {
+    /// The rows, in their order: one for each page size behind them.
+    fn of<'a>(&self, rows: &'a [Row], size: usize) -> Vec<&'a Row> {
         let fits = |row: &&Row| {
             let s = &row.spec;
             [self.fabric, "local"].contains(&s.fabric)
@@ -277,36 +297,26 @@ impl Pick {
                     == (self.route, self.wait, self.depth, size)
                 && ["", s.mac, s.rpc.unwrap_or("")].contains(&self.kind)
         };
-        let mut found = rows.iter().filter(fits);
-        let same = rows
-            .iter()
-            .filter(fits)
-            .find(|row| row.backing_bytes == backing);
-        same.or_else(|| found.next())
+        rows.iter().filter(fits).collect()
     }
 }
 
 fn ratio(name: &str, above: &Row, below: &Row, figure: Figure) -> Option<Ratio> {
-    let mut each: Vec<f64> = above
-        .rounds
-        .iter()
-        .zip(&below.rounds)
-        .map(|(a, b)| figure(a) as f64 / figure(b).max(1) as f64)
-        .collect();
-    each.sort_by(f64::total_cmp);
+    let rounds = above.rounds.iter().zip(&below.rounds);
+    let each = Spread::exact(rounds.map(|(a, b)| figure(a) as f64 / figure(b).max(1) as f64))?;
     Some(Ratio {
         name: name.to_owned(),
         size_bytes: above.spec.size_bytes,
-        ratio: *each.get((each.len().max(1) - 1) / 2)?,
-        lowest: *each.first()?,
-        highest: *each.last()?,
+        ratio: each.median,
+        lowest: each.lowest,
+        highest: each.highest,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::plan::{Filter, Plan};
+    use crate::latency::plan::{Filter, Plan, Spec};
     use std::time::Duration;
 
     #[test]
@@ -333,12 +343,48 @@ mod tests {
             .into_iter()
             .map(|spec| super::super::row(spec, rounds()))
             .collect();
-        let ratios = of(&rows);
-        assert_eq!(ratios.len(), RATIOS.len());
+        let (ratios, left_out) = of(&rows);
+        assert_eq!((ratios.len(), left_out.len()), (RATIOS.len(), 0));
         assert!(
             ratios
                 .iter()
                 .all(|r| (r.ratio, r.lowest, r.highest) == (1.0, 1.0, 1.0))
         );
+    }
+
+    #[test]
+    fn rows_of_other_pages_have_no_ratio() {
+        let row = |route, backing_bytes, p50_ns| {
+            let spec = Spec {
+                fabric: "shm",
+                route,
+                wait: "spin",
+                mac: "none",
+                rpc: None,
+                size_bytes: 4096,
+                depth: 1,
+                backing: backing_bytes,
+                pattern: "random",
+            };
+            let round = Round {
+                p50_ns,
+                backing_bytes: Some(backing_bytes),
+                ..Round::default()
+            };
+            super::super::row(spec, vec![round; 3])
+        };
+        let large = 2 << 20;
+        let (ratios, left_out) = of(&[row("one-sided", large, 2), row("mmap", 4096, 4)]);
+        assert!(ratios.is_empty());
+        assert_eq!(left_out.len(), 1, "{left_out:?}");
+        assert!(left_out[0].starts_with("one-sided / mmap"), "{left_out:?}");
+        assert!(left_out[0].contains("2 MiB"), "{left_out:?}");
+        // The pages that both have.
+        let (ratios, left_out) = of(&[
+            row("one-sided", large, 2),
+            row("one-sided", 4096, 6),
+            row("mmap", 4096, 4),
+        ]);
+        assert_eq!((ratios[0].ratio, left_out.len()), (1.5, 0));
     }
 }

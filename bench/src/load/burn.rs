@@ -36,14 +36,16 @@ pub fn run() -> Result<()> {
 fn burn(share: &AtomicU32) {
     loop {
         let (begin, used) = (Instant::now(), cpu::thread_ns());
-        let part = share.load(Ordering::Relaxed).min(1000);
+        let asked = share.load(Ordering::Relaxed);
+        let part = asked.min(1000);
         if part == 0 {
             std::thread::park();
             continue;
         }
         let wanted = PERIOD.as_nanos() as u64 * u64::from(part) / 1000;
         // By its own time: what the scheduler gives to others meanwhile is no work of this one.
-        while cpu::thread_ns() - used < wanted {
+        // A share that changes holds at once: the next slice is not to pay for this one.
+        while cpu::thread_ns() - used < wanted && share.load(Ordering::Relaxed) == asked {
             for number in 0..500u64 {
                 std::hint::black_box(number);
             }

@@ -35,7 +35,7 @@ pub struct Plan {
 pub enum Path {
     /// A copy out of the mapped file, without a server.
     Mapped,
-    /// A READ of NFS version 3 over TCP, by a minimal caller.
+    /// A READ of NFS version 3 over TCP, by a minimal caller that polls.
     NfsTcp,
     /// A client of the server, by this way and route.
     Client(Way, odafs::Route),

@@ -1,5 +1,6 @@
 //! Redis and memcached with the pages of a file, one key for each page.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -55,8 +56,9 @@ impl Pages {
                 .send(&[head.as_bytes(), page, b"\r\n"].concat())?;
             let line = self.stream.line()?;
             ensure!(
-                line == "+OK" || line == "STORED",
-                "a page was not taken: {line}"
+                line == b"+OK" || line == b"STORED",
+                "a page was not taken: {}",
+                String::from_utf8_lossy(line)
             );
         }
         Ok(())
@@ -65,13 +67,18 @@ impl Pages {
 
 impl Asks for Pages {
     fn ask(&mut self, offset: u64, _length: usize) -> Result<u64> {
-        let key = format!("page:{}", offset / PAGE as u64);
+        let page = offset / PAGE as u64;
         self.request.clear();
-        let text = match self.store {
-            StoreProtocol::Redis => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
-            StoreProtocol::Memcached => format!("get {key}\r\n"),
-        };
-        self.request.extend_from_slice(text.as_bytes());
+        match self.store {
+            StoreProtocol::Redis => {
+                let length = "page:".len() + 1 + page.checked_ilog10().unwrap_or(0) as usize;
+                write!(
+                    self.request,
+                    "*2\r\n$3\r\nGET\r\n${length}\r\npage:{page}\r\n"
+                )?;
+            }
+            StoreProtocol::Memcached => write!(self.request, "get page:{page}\r\n")?,
+        }
         self.stream.send(&self.request)?;
         self.asked += 1;
         Ok(self.asked)
@@ -80,13 +87,13 @@ impl Asks for Pages {
     fn answer(&mut self) -> Result<(u64, &[u8])> {
         let line = self.stream.line()?;
         let (known, tail) = match self.store {
-            StoreProtocol::Redis => (line == format!("${PAGE}"), "\r\n"),
+            StoreProtocol::Redis => (line == b"$4096", "\r\n"),
             StoreProtocol::Memcached => (
-                line.starts_with("VALUE ") && line.ends_with(" 4096"),
+                line.starts_with(b"VALUE ") && line.ends_with(b" 4096"),
                 "\r\nEND\r\n",
             ),
         };
-        ensure!(known, "not a page: {line}");
+        ensure!(known, "not a page: {}", String::from_utf8_lossy(line));
         self.answered += 1;
         let bytes = self.stream.take(PAGE + tail.len())?;
         Ok((self.answered, &bytes[..PAGE]))

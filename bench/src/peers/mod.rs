@@ -21,6 +21,7 @@ use crate::cpu;
 use crate::histogram::{Latencies, median};
 use crate::machine::Machine;
 use crate::random::Random;
+use crate::spread::Spread;
 use setting::{Candidate, Route, Setting};
 
 /// The options of the bench.
@@ -148,7 +149,8 @@ trait Asks {
 /// # Errors
 /// A server could not be started or reached, or a read failed or returned other bytes than the file's.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
-    let machine = Machine::here().unwatched();
+    let processes = plan.processes.iter().map(|(_, process)| *process);
+    let machine = Machine::here().with(processes.collect());
     let setting = Setting::new(plan, &mut tick)?;
     let candidates = setting.candidates(plan);
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); candidates.len()];
@@ -366,13 +368,8 @@ fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
     } else {
         |r: &Round| r.per_read_ns
     };
-    let each = peer
-        .rounds
-        .iter()
-        .zip(&our.rounds)
-        .map(|(p, o)| figure(p) as f64 / figure(o).max(1) as f64);
-    let mut each: Vec<f64> = each.collect();
-    each.sort_by(f64::total_cmp);
+    let rounds = peer.rounds.iter().zip(&our.rounds);
+    let each = Spread::exact(rounds.map(|(p, o)| figure(p) as f64 / figure(o).max(1) as f64))?;
     let what = if by_latency { "p50" } else { "time a read" };
     let (p, o) = (&peer.spec, &our.spec);
     Some(Ratio {
@@ -385,8 +382,8 @@ fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
             crate::table::bytes(p.size_bytes as u64),
             p.depth,
         ),
-        ratio: *each.get((each.len().max(1) - 1) / 2)?,
-        lowest: *each.first()?,
-        highest: *each.last()?,
+        ratio: each.median,
+        lowest: each.lowest,
+        highest: each.highest,
     })
 }

@@ -1,6 +1,7 @@
 //! Rows of one length by their numbers, as a service looks up embeddings: from Redis with a key for each row, and from our
 //! client's table. A call brings one row or many.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,11 @@ impl Rows {
             stream.send(request)?;
             for _ in rows.chunks_exact(ROW) {
                 let line = stream.line()?;
-                ensure!(line == "+OK", "a row was not taken: {line}");
+                ensure!(
+                    line == b"+OK",
+                    "a row was not taken: {}",
+                    String::from_utf8_lossy(line)
+                );
             }
         }
         Ok(())
@@ -90,7 +95,11 @@ impl Rows {
         stream.send(request)?;
         if rows.len() > 1 {
             let line = stream.line()?;
-            ensure!(line == format!("*{}", rows.len()), "not the rows: {line}");
+            ensure!(
+                line.strip_prefix(b"*") == Some(rows.len().to_string().as_bytes()),
+                "not the rows: {}",
+                String::from_utf8_lossy(line)
+            );
         }
         // Like a client library, this reads the length of each row before the row.
         for into in out.chunks_exact_mut(ROW) {
@@ -104,13 +113,14 @@ impl Rows {
 
 /// Begins a command with this many arguments (RESP, <https://redis.io/docs/latest/develop/reference/protocol-spec/>).
 fn command(request: &mut Vec<u8>, name: &str, arguments: usize) {
-    let head = format!("*{}\r\n${}\r\n{name}\r\n", arguments + 1, name.len());
-    request.extend_from_slice(head.as_bytes());
+    let (arguments, length) = (arguments + 1, name.len());
+    write!(request, "*{arguments}\r\n${length}\r\n{name}\r\n")
+        .expect("a Vec takes all that is written to it");
 }
 
 fn key(request: &mut Vec<u8>, row: u64) {
-    let key = format!("row:{row}");
-    request.extend_from_slice(format!("${}\r\n{key}\r\n", key.len()).as_bytes());
+    let length = "row:".len() + 1 + row.checked_ilog10().unwrap_or(0) as usize;
+    write!(request, "${length}\r\nrow:{row}\r\n").expect("a Vec takes all that is written to it");
 }
 
 /// Makes calls one after the other for this time. It compares the first results with the file.
@@ -160,4 +170,20 @@ pub fn measure(
         client_cpu: spent(client, cpu::own_ns()),
         server_cpu: server.map(|(before, after)| spent(before, after)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_says_how_long_its_words_are() {
+        let mut request = Vec::new();
+        command(&mut request, "MGET", 3);
+        for row in [0, 9, 10] {
+            key(&mut request, row);
+        }
+        let expected: &[u8] = b"*4\r\n$4\r\nMGET\r\n$5\r\nrow:0\r\n$5\r\nrow:9\r\n$6\r\nrow:10\r\n";
+        assert_eq!(request, expected);
+    }
 }

@@ -26,6 +26,8 @@ pub struct Stream {
     buffer: Vec<u8>,
     /// Start of the bytes in the buffer that nobody has taken yet.
     taken: usize,
+    /// End of the bytes that were received. The buffer is longer, so that no byte of it is written twice for a receive.
+    filled: usize,
 }
 
 impl Stream {
@@ -41,6 +43,7 @@ impl Stream {
             spin,
             buffer: Vec::new(),
             taken: 0,
+            filled: 0,
         })
     }
 
@@ -55,6 +58,7 @@ impl Stream {
             spin,
             buffer: Vec::new(),
             taken: 0,
+            filled: 0,
         })
     }
 
@@ -79,7 +83,7 @@ impl Stream {
 
     /// The received bytes that nobody has taken yet.
     pub fn ahead(&self) -> &[u8] {
-        &self.buffer[self.taken..]
+        &self.buffer[self.taken..self.filled]
     }
 
     /// Waits for the next `length` bytes and takes them.
@@ -92,22 +96,28 @@ impl Stream {
         Ok(&self.buffer[start..start + length])
     }
 
-    /// Waits for a line and takes it with its end (`\r\n`).
-    pub fn line(&mut self) -> io::Result<String> {
+    /// Waits for a line, takes it with its end (`\r\n`), and returns it without.
+    pub fn line(&mut self) -> io::Result<&[u8]> {
+        let mut searched = 0;
         loop {
-            if let Some(end) = self.ahead().windows(2).position(|w| w == b"\r\n") {
-                let line = self.take(end + 2)?;
-                return Ok(String::from_utf8_lossy(&line[..end]).into_owned());
+            let ahead = &self.ahead()[searched..];
+            if let Some(end) = ahead.windows(2).position(|w| w == b"\r\n") {
+                let end = searched + end;
+                return Ok(&self.take(end + 2)?[..end]);
             }
+            // The last byte may be the first of the two.
+            searched = self.ahead().len().saturating_sub(1);
             self.receive()?;
         }
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        self.buffer.drain(..std::mem::take(&mut self.taken));
-        let held = self.buffer.len();
-        self.buffer.resize(held + CHUNK, 0);
-        let into = &mut self.buffer[held..];
+        self.buffer.copy_within(self.taken..self.filled, 0);
+        self.filled -= std::mem::take(&mut self.taken);
+        if self.buffer.len() < self.filled + CHUNK {
+            self.buffer.resize(self.filled + CHUNK, 0);
+        }
+        let into = &mut self.buffer[self.filled..self.filled + CHUNK];
         let received = loop {
             let received = match &mut self.socket {
                 Socket::Tcp(socket) => socket.read(into),
@@ -121,11 +131,58 @@ impl Stream {
                 other => break other,
             }
         };
-        let n = *received.as_ref().unwrap_or(&0);
-        self.buffer.truncate(held + n);
-        match received {
-            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
-            other => other.map(|_| ()),
+        match received? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            bytes => {
+                self.filled += bytes;
+                Ok(())
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// A stream, and the peer's end of it.
+    fn pair() -> (Stream, UnixStream) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let stream = Stream::unix(&path, true).unwrap();
+        (stream, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn lines_and_bytes_come_whole_however_they_arrive() {
+        let (mut stream, mut peer) = pair();
+        peer.write_all(b"one\r\ntwo\r").unwrap();
+        assert_eq!(stream.line().unwrap(), b"one");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                peer.write_all(b"\nthree").unwrap();
+            });
+            assert_eq!(stream.line().unwrap(), b"two");
+            assert_eq!(stream.take(5).unwrap(), b"three");
+        });
+        assert!(stream.ahead().is_empty());
+        drop(peer);
+        let error = stream.take(1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn the_buffer_is_neither_emptied_nor_made_longer_by_each_receive() {
+        let (mut stream, mut peer) = pair();
+        let mut lengths = Vec::new();
+        for _ in 0..3 {
+            peer.write_all(&[7; 1000]).unwrap();
+            assert_eq!(stream.take(1000).unwrap(), [7; 1000]);
+            lengths.push(stream.buffer.len());
+        }
+        assert_eq!(lengths, [CHUNK; 3]);
     }
 }

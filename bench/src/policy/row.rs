@@ -7,6 +7,7 @@ use super::crowd::Crowd;
 use super::plan::Case;
 use super::player::{Player, Routes, Slice};
 use crate::histogram::Latencies;
+use crate::spread::median;
 
 /// One configuration in one case.
 #[derive(Clone, Debug, Serialize)]
@@ -288,11 +289,8 @@ fn average(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The middle one (the lower of two).
 fn middle(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+    median(&mut values.to_vec())
 }
 
 fn rounded(ratio: f64) -> f64 {

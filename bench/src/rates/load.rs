@@ -51,6 +51,8 @@ pub struct Round {
     pub server_cpu_ns: u64,
     /// The rate of each caller in bytes per second.
     pub by_caller: Vec<u64>,
+    /// Calls that the clients made.
+    pub calls: u64,
     /// The server's counters.
     pub counters: RdmaCounters,
 }
@@ -59,6 +61,13 @@ impl Round {
     /// The rate in bytes per second.
     pub fn bytes_per_second(&self) -> u64 {
         rate(self.bytes, self.elapsed_ns)
+    }
+
+    /// Calls for a record. A record longer than the longest call takes several, which are under way together.
+    pub fn calls_per_record(rounds: &[Self]) -> f64 {
+        let sum = |of: fn(&Self) -> u64| rounds.iter().map(of).sum::<u64>() as f64;
+        let calls = sum(|round| round.calls) / sum(|round| round.operations).max(1.0);
+        (calls * 100.0).round() / 100.0
     }
 
     /// `ns` divided by the number of MiB.
@@ -247,5 +256,14 @@ mod tests {
         assert_eq!(round.bytes_per_second(), 2 << 20);
         assert_eq!(round.per_mib(9_000), 3_000);
         assert_eq!(Round::default().per_mib(1), 1 << 20);
+        assert_eq!(Round::calls_per_record(&[]), 0.0);
+        let round = |calls, operations| Round {
+            calls,
+            operations,
+            ..Round::default()
+        };
+        // A COMMIT at the end is lost in the rounding.
+        let rounds = [round(16 * 300 + 1, 300), round(16 * 500 + 1, 500)];
+        assert_eq!(Round::calls_per_record(&rounds), 16.0);
     }
 }

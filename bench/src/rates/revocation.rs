@@ -27,7 +27,7 @@ const PAGE: usize = 4096;
 const PAGES: usize = 64;
 /// Size of a stamp in bytes.
 const STAMP: usize = 8;
-/// Number of revocations for a row in a round.
+/// Number of pages that are taken back, one after the other and again while the time for a row in a round lasts.
 const TIMES: u8 = 20;
 /// Time limit for each step of the peer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -99,15 +99,24 @@ fn measure(
     let mut reader = connect()?;
     for round in 1..=conditions.rounds {
         tick(&format!("round {round}: taken back by stamp"));
-        for page in 0..TIMES {
+        for page in pages(conditions.time) {
             takes[0].push(reader.by_stamp(page)?);
         }
         tick(&format!("round {round}: taken back by tag"));
-        for page in 0..TIMES {
+        for page in pages(conditions.time) {
             takes[1].push(reader.by_tag(page, connect)?);
         }
     }
     Ok(takes)
+}
+
+/// The pages for this long, all of them once at least.
+fn pages(time: Duration) -> impl Iterator<Item = u8> {
+    let begin = Instant::now();
+    let again = (0..TIMES)
+        .cycle()
+        .take_while(move |_| begin.elapsed() < time);
+    (0..TIMES).chain(again)
 }
 
 fn row(by: &'static str, takes: &[Take]) -> Row {

@@ -188,10 +188,17 @@ impl Setting {
         let bytes = self.conditions.file_bytes;
         // Connections and buffers are made before the measurement begins.
         load::run(&files, &load(self.conditions.time / 4), bytes, || 0)?;
+        // The files of a client follow each other.
+        let calls = || -> u64 {
+            let clients = files.iter().step_by(case.threads as usize);
+            clients.map(|file| file.client().statistics().calls).sum()
+        };
         let before = RdmaCounters::of(process)?;
+        let called = calls();
         let server_cpu = || process.cpu_ns();
         let round = load::run(&files, &load(self.conditions.time), bytes, server_cpu)?;
         Ok(Round {
+            calls: calls() - called,
             counters: RdmaCounters::of(process)?.since(&before),
             ..round
         })

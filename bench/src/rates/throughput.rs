@@ -5,7 +5,7 @@ use anyhow::Result;
 use odafs::Rdma;
 use serde::Serialize;
 
-use super::{Case, Conditions, Operation, Rate, Report, Setting, report};
+use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, report};
 use crate::machine::Machine;
 
 /// The fabrics: NFS over TCP, shared memory, and RPC-over-RDMA by iWARP over TCP and by a device.
@@ -49,6 +49,8 @@ pub struct Row {
     /// The parameters of the row.
     #[serde(flatten)]
     pub spec: Spec,
+    /// Calls for a record, all of which are under way together.
+    pub calls_per_record: f64,
     /// The figures of the row.
     #[serde(flatten)]
     pub rate: Rate,
@@ -130,6 +132,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
         &mut tick,
         |spec, rounds| Row {
             spec,
+            calls_per_record: Round::calls_per_record(rounds),
             rate: Rate::of(rounds),
         },
     )

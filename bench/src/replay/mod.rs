@@ -33,7 +33,8 @@ pub struct Plan {
     pub routes: Vec<String>,
     /// The fabric.
     pub fabric: Fabric,
-    /// Whether operations begin no earlier than in the recording.
+    /// Whether operations begin no earlier than in the recording. Their times then include how long they had to wait for the one
+    /// before.
     pub as_recorded: bool,
     /// Size of the server's page cache in bytes. `None`: all files fit twice.
     pub cache_bytes: Option<u64>,

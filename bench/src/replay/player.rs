@@ -123,6 +123,7 @@ pub fn play(
                         trace,
                         files: HashMap::new(),
                         buffer: Vec::new(),
+                        late_ns: 0,
                         pass: Pass::default(),
                     };
                     start.pass();
@@ -158,6 +159,8 @@ struct Player<'a> {
     trace: &'a Trace,
     files: HashMap<u32, File>,
     buffer: Vec<u8>,
+    /// How long the operation had to wait for the one before, beyond the time at which it was to begin.
+    late_ns: u64,
     pass: Pass,
 }
 
@@ -172,8 +175,10 @@ impl Player<'_> {
         let mut at = 0;
         while at < entries.len() {
             let entry = &self.trace.entries[entries[at]];
+            self.late_ns = 0;
             if let Some((began, zero)) = from {
                 let due = began + Duration::from_nanos(entry.begin_ns - zero);
+                self.late_ns = late_ns(due, Instant::now());
                 // No operation begins after the end, so the thread does not wait beyond it.
                 let wake = until.map_or(due, |until| due.min(until));
                 std::thread::sleep(wake.saturating_duration_since(Instant::now()));
@@ -246,6 +251,8 @@ impl Player<'_> {
             _ => operation.verb(),
         };
         let tally = self.pass.tallies.entry(verb).or_default();
+        // A program that asked at the recorded time would have waited as long.
+        let took_ns = took_ns + self.late_ns;
         tally.latencies.record(took_ns);
         tally.sum_ns += took_ns;
         if !came && self.client.ping().is_err() {
@@ -329,6 +336,12 @@ impl Player<'_> {
     }
 }
 
+/// How late a thread is that has ended an operation at `now` and was to begin the next at `due`. A thread that has time left
+/// sleeps and is not late, however long it takes to wake up: that is no doing of the server.
+fn late_ns(due: Instant, now: Instant) -> u64 {
+    now.saturating_duration_since(due).as_nanos() as u64
+}
+
 struct Range {
     file: u32,
     offset: u64,
@@ -358,4 +371,24 @@ fn timed(call: impl FnOnce() -> bool) -> (u64, bool) {
     let begin = Instant::now();
     let came = call();
     (clock::nanos(begin, Instant::now()), came)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_counts_for_all_operations_that_were_due_meanwhile() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        // One each 10 ms; the first takes 35 ms, the others 1 ms.
+        let (mut now, mut times) = (began, Vec::new());
+        for (number, took) in [(0, 35), (1, 1), (2, 1), (3, 1), (4, 1)] {
+            let due = at(10 * number);
+            let late = Duration::from_nanos(late_ns(due, now));
+            now = now.max(due) + Duration::from_millis(took);
+            times.push((late + Duration::from_millis(took)).as_millis());
+        }
+        assert_eq!(times, [35, 26, 17, 8, 1]);
+    }
 }

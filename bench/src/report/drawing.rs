@@ -54,7 +54,7 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
         (_, Some(sweep)) => sweep.draw(page, rows),
         ("latency", _) => latency::draw(page, report, rows),
         ("peers", _) => latency::peers(page, report, rows),
-        ("policy", _) => policy::draw(page, rows),
+        ("policy", _) => policy::draw(page, report, rows),
         ("metadata", _) => metadata::draw(page, rows),
         ("cold", _) => cold::draw(page, rows),
         ("soak", _) => soak::draw(page, report, rows),

@@ -41,6 +41,9 @@ pub(super) fn draw(page: &mut Page, report: &Value, rows: &[Value]) {
     if batches {
         page.small("With several in flight the latency is that of the whole batch.");
     }
+    for left_out in report["left_out"].as_array().into_iter().flatten() {
+        page.warning(&format!("Left out: {}.", left_out.as_str().unwrap_or("")));
+    }
     ratios(page, report);
 }
 
@@ -96,7 +99,10 @@ fn rows_of(rows: &[&Value]) -> Vec<DotsRow> {
         .map(|row| {
             let mut label = route(row);
             let others = rows.iter().filter(|other| bare(other) == bare(row));
-            if others.count() > 1 && row["backing_bytes"].is_u64() {
+            // The pages of a client's cache are its own.
+            let is_other = word(row, "route") == "cache"
+                && (rows.iter()).any(|other| other["backing_bytes"] != row["backing_bytes"]);
+            if (others.count() > 1 || is_other) && row["backing_bytes"].is_u64() {
                 label += &format!(", pages of {}", size(row, "backing_bytes"));
             }
             let looks = match word(row, "fabric").as_str() {

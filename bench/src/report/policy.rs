@@ -10,13 +10,17 @@ use super::{Axis, Dots, DotsRow, Mark, Page, Scale, Series, Unit};
 const LOST: f64 = 1.05;
 
 /// A plot for each fabric and mode.
-pub(super) fn draw(page: &mut Page, rows: &[Value]) {
+pub(super) fn draw(page: &mut Page, report: &Value, rows: &[Value]) {
     page.paragraph(
         "Is a client with default options as fast as the best that it could have been told? Each row is a case: the mean \
          time of a read with each fixed configuration, in multiples of the best of them. Those with +cache keep \
          pages in the client. Where the default takes more than 5 % longer than the best, the ratio is bold: we lose \
          there.",
     );
+    for skipped in report["skipped"].as_array().into_iter().flatten() {
+        let skipped = skipped.as_str().unwrap_or_default();
+        page.warning(&format!("A case could not be measured: {skipped}."));
+    }
     let panel = |row: &Value| {
         let what = if spins(row) {
             ", several clients on few processors"

@@ -164,3 +164,44 @@ fn what_a_page_is_given_it_escapes_and_gives_back() {
     assert!(reports_in("<html>").is_err());
     assert_eq!(reports_in("{\"rows\": []}").unwrap().len(), 1);
 }
+
+#[test]
+fn what_could_not_be_measured_is_on_the_page() {
+    let machine = json!({});
+    let row = json!({ "fabric": "shm", "route": "mmap", "p50_ns": 5, "size_bytes": 64 });
+    let page = page_of(&json!({
+        "machine": machine, "bench": "policy", "rows": [], "skipped": ["shm, uniform: no server"],
+    }));
+    let page = page.split(KEPT).next().unwrap();
+    assert!(
+        page.contains("<p class='warning'>A case could not be measured: shm, uniform: no server.")
+    );
+    let page = page_of(&json!({
+        "machine": machine, "rows": [row], "left_out": ["one-sided / mmap, 64 B: other pages"],
+    }));
+    let page = page.split(KEPT).next().unwrap();
+    assert!(page.contains("<p class='warning'>Left out: one-sided / mmap, 64 B: other pages."));
+}
+
+#[test]
+fn a_row_of_other_pages_says_so() {
+    let row = |route, backing: u64| {
+        json!({
+            "fabric": "shm", "route": route, "p50_ns": 5, "size_bytes": 64, "depth": 1,
+            "wait": "spin", "pattern": "random", "backing_bytes": backing,
+        })
+    };
+    let page = |rows: &[Value]| {
+        let page = page_of(&json!({ "machine": {}, "rows": rows }));
+        page.split(KEPT).next().unwrap().to_owned()
+    };
+    let large = 2 << 20;
+    let marked = page(&[row("cache", 4096), row("one-sided", large)]);
+    assert!(
+        marked.contains("cache of the client, pages of 4 KiB"),
+        "{marked}"
+    );
+    assert!(!marked.contains("one-sided, pages of"));
+    let alike = page(&[row("cache", 4096), row("one-sided", 4096)]);
+    assert!(!alike.contains("pages of"));
+}

@@ -68,6 +68,9 @@ pub struct Row {
     pub reads_per_second: Spread,
     /// That rate divided by the highest rate of the same round at any number of clients.
     pub rate_to_best: Option<Spread>,
+    /// That rate divided by the rate of the same round at 16 clients: from there on it does not depend on which side sleeps
+    /// when. `None`: nothing was measured at 16.
+    pub rate_to_16: Option<Spread>,
     /// Reads of the slowest client, divided by the mean of all clients.
     pub slowest_share: Spread,
     /// CPU time of the clients for a read.
@@ -207,6 +210,10 @@ fn row(reading: Reading, at: usize, rounds: &[Vec<Sample>]) -> Row {
                 .iter()
                 .map(|steps| (steps[at].slice.rate(), best(steps))),
         ),
+        rate_to_16: Spread::of_ratios(rounds.iter().filter_map(|steps| {
+            let at_16 = steps.iter().find(|step| step.slice.clients == 16)?;
+            Some((steps[at].slice.rate(), at_16.slice.rate()))
+        })),
         slowest_share: spread(Slice::slowest_share),
         client_cpu_ns_per_read: per_read(|slice| slice.client_cpu_ns),
         server_cpu_ns_per_read: per_read(|slice| slice.server_cpu_ns),
@@ -251,6 +258,14 @@ mod tests {
         assert_eq!(row(0).server_bytes_per_client, None);
         let cpu = (row(1).client_cpu_ns_per_read, row(1).server_cpu_ns_per_read);
         assert_eq!(cpu, (3, 7));
+        assert_eq!(row(1).rate_to_16, None);
+        let rounds = [
+            vec![step(1, 100, 0), step(16, 400, 0), step(64, 200, 0)],
+            vec![step(1, 100, 0), step(16, 100, 0), step(64, 80, 0)],
+            vec![step(1, 100, 0), step(16, 100, 0), step(64, 70, 0)],
+        ];
+        let to_16 = super::row(of, 2, &rounds).rate_to_16.unwrap();
+        assert_eq!((to_16.lowest, to_16.median, to_16.highest), (0.5, 0.7, 0.8));
         let alone = super::row(Reading::Alone(Alone::Tcp), 1, &rounds);
         assert_eq!((alone.fabric, alone.route), ("tcp", "alone"));
         assert_eq!(alone.server_bytes_per_client, None);

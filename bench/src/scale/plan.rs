@@ -59,6 +59,9 @@ pub struct Plan {
     pub pages: u64,
 }
 
+/// What a new server takes.
+const SERVER: Duration = Duration::from_millis(200);
+
 fn page() -> usize {
     4096
 }
@@ -125,19 +128,34 @@ impl Plan {
         }
     }
 
-    /// Reduces rounds and slices, so that the whole run takes approximately this long.
-    pub fn fit(&mut self, seconds: Duration) {
-        /// What a new server takes, and what it takes to connect a client and to let it go.
-        const SERVER_MS: u64 = 200;
-        const CLIENT_MS: u64 = 7;
-        let (routes, counts) = (self.routes.len() as u64, self.clients.len() as u64);
-        let most = self.clients.last().copied().unwrap_or(1) as u64;
-        let all = seconds.as_millis() as u64;
-        let around = SERVER_MS + most * CLIENT_MS;
-        let round = (around + counts * 20) * routes.max(1);
-        self.rounds = u64::from(self.rounds).min((all / round).max(1)) as u32;
-        let share = (all / u64::from(self.rounds) / routes.max(1)).saturating_sub(around);
-        self.slice_ms = (share / counts.max(1)).clamp(5, self.slice_ms.max(5));
+    /// Reduces rounds and slices, so that the whole run takes approximately this long. Leaves out the largest numbers of clients
+    /// if there is no time to connect them, and returns these.
+    pub fn fit(&mut self, seconds: Duration) -> Vec<usize> {
+        // A slice of 20 ms is the shortest that says something.
+        const SLICE: Duration = Duration::from_millis(20);
+        let routes = self.routes.len().max(1) as u32;
+        let round = |plan: &Self| plan.around() + SLICE * plan.counts();
+        let mut left_out = Vec::new();
+        while self.clients.len() > 1 && (round(self) - SERVER) * routes > seconds {
+            left_out.extend(self.clients.pop());
+        }
+        let rounds = seconds.as_millis() / (round(self) * routes).as_millis();
+        self.rounds = u128::from(self.rounds).min(rounds.max(1)) as u32;
+        let share = (seconds / self.rounds / routes).saturating_sub(self.around());
+        let slice = (share / self.counts()).as_millis() as u64;
+        self.slice_ms = slice.clamp(5, self.slice_ms.max(5));
+        left_out
+    }
+
+    /// What a route in a round takes beside its slices: a new server, and to connect all clients and to let them go.
+    pub fn around(&self) -> Duration {
+        const CLIENT: Duration = Duration::from_millis(7);
+        SERVER + CLIENT * self.clients.last().copied().unwrap_or(1) as u32
+    }
+
+    /// How many numbers of clients there are, one at least.
+    pub fn counts(&self) -> u32 {
+        self.clients.len().max(1) as u32
     }
 }
 
@@ -175,8 +193,15 @@ mod tests {
             (vec!["nfs rpc".into()], vec![1, 4, 16, 20])
         );
         let mut plan = Plan::built_in().unwrap();
-        plan.fit(Duration::from_secs(60));
+        assert!(plan.fit(Duration::from_secs(60)).is_empty());
         let row = 7200 + plan.slice_ms * 6;
         assert!(row * 8 * u64::from(plan.rounds) <= 60_000, "{plan:?}");
+        // Too short to connect 1000 clients for each route; or even 16.
+        let mut plan = Plan::built_in().unwrap();
+        assert_eq!(plan.fit(Duration::from_secs(20)), [1000]);
+        let row = 200 + 256 * 7 + plan.slice_ms * 5;
+        assert!(row * 8 * u64::from(plan.rounds) <= 20_000, "{plan:?}");
+        assert_eq!(plan.fit(Duration::from_secs(1)), [256, 64, 16]);
+        assert_eq!((plan.rounds, plan.slice_ms), (1, 5));
     }
 }

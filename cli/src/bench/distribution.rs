@@ -8,7 +8,7 @@ use odafs_bench::spread::Spread;
 use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::Planned;
-use super::rates::measured;
+use super::rates::{ROW_WANTS, measured};
 use crate::{Usage, output};
 
 /// Where reads end when a file outgrows the server's memory
@@ -44,6 +44,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     plan.keep(&arguments.fabric, &arguments.pattern);
     Usage::unless_none("--pattern", plan.patterns.is_empty())?;
     if let Some(seconds) = arguments.planned.seconds {
+        let rows = plan.files.len() * plan.patterns.len() * plan.routes.len();
+        output::warn_if_short("--seconds", seconds, rows as u32, ROW_WANTS);
         plan.fit(seconds);
     }
     let program = super::this_program()?;

@@ -261,6 +261,12 @@ fn print(report: &Report) -> Result<()> {
         }
         output::figures(&table)?;
     }
+    if !report.left_out.is_empty() {
+        output::text("\nLeft out:\n")?;
+    }
+    for left_out in &report.left_out {
+        output::text(&format!("{left_out}\n"))?;
+    }
     Ok(())
 }
 

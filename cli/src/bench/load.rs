@@ -8,7 +8,7 @@ use odafs_bench::spread::Spread;
 use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::Planned;
-use super::rates::measured;
+use super::rates::{ROW_WANTS, measured};
 use crate::output;
 
 /// Latency of reads while other programs hold the server's processor
@@ -22,9 +22,10 @@ use crate::output;
 The server is bound to one processor, the client to another. Four processes that only compute
 take 0, 25, 50, 75 and 100 % of the server's processor. (At 100 %, a server that is always busy
 gets a fifth.) One-sided reads over shared memory need no processor of the server; every other
-route does. Each round has a slice for every route at every load. `x idle` is the ratio to the
-idle slice of the same round: the median over the rounds, the lowest and the highest. `held` is
-the share of the processor that the other programs got.
+route does. Clients poll for 50 us before they sleep, or sleep at once where answers take longer;
+the caller of NFS is a minimal one that polls. Each round has a slice for every route at every
+load. `x idle` is the ratio to the idle slice of the same round: the median over the rounds, the
+lowest and the highest. `held` is the share of the processor that the other programs got.
 
 The built-in plan is bench/plans/load.toml in the sources.")]
 pub struct Arguments {
@@ -50,6 +51,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     plan.keep(&arguments.fabric, &arguments.load);
     super::must_be_left("route", plan.routes.iter().any(|name| name != "mmap"))?;
     if let Some(seconds) = arguments.planned.seconds {
+        let rows = plan.routes.len() * plan.loads.len();
+        output::warn_if_short("--seconds", seconds, rows as u32, ROW_WANTS);
         plan.fit(seconds);
     }
     let program = super::this_program()?;

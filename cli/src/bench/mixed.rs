@@ -7,7 +7,7 @@ use odafs_bench::mixed::{self, Kind, Plan, Report, Row};
 use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::Planned;
-use super::rates::measured;
+use super::rates::{ROW_WANTS, measured};
 use crate::output;
 
 /// Check that direct readers beside writing clients of plain NFS are coherent, and measure both
@@ -38,6 +38,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     plan.keep(&arguments.fabric);
     super::must_be_left("route", !plan.routes.is_empty())?;
     if let Some(seconds) = arguments.planned.seconds {
+        let rows = plan.routes.len() * plan.direct.len();
+        output::warn_if_short("--seconds", seconds, rows as u32, ROW_WANTS);
         plan.fit(seconds);
     }
     let program = super::this_program()?;

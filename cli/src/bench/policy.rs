@@ -108,7 +108,19 @@ pub fn run(arguments: Arguments) -> Result<()> {
     progress.finish_and_clear();
     arguments.planned.show(&report, &report.machine, |report| {
         print(report, arguments.all)
-    })
+    })?;
+    unless_skipped(&report.skipped)
+}
+
+/// Fails if a case could not be measured.
+fn unless_skipped(skipped: &[String]) -> Result<()> {
+    match skipped.first() {
+        None => Ok(()),
+        Some(first) => bail!(
+            "{} could not be measured; the first: {first}",
+            counted(skipped.len(), "case")
+        ),
+    }
 }
 
 /// Configurations, in the order of their columns.
@@ -305,4 +317,20 @@ fn rows(rows: &[Row]) -> Table {
         table.row(cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_that_was_skipped_is_a_failure() {
+        assert!(unless_skipped(&[]).is_ok());
+        let skipped = ["shm: no server".to_owned(), "tcp: no server".to_owned()];
+        let error = unless_skipped(&skipped).unwrap_err().to_string();
+        assert!(
+            error.contains("2 cases") && error.contains("shm: no server"),
+            "{error}"
+        );
+    }
 }

@@ -14,7 +14,7 @@ use odafs_bench::replay::{self, Plan, ROUTES, Report, Row};
 use odafs_bench::spread::Spread;
 use odafs_bench::table::{Table, bytes, count, counted, time};
 
-use super::rates::measured;
+use super::rates::{ROW_WANTS, measured};
 use crate::{Usage, output, units};
 
 /// Replay a recorded trace by each route in turn
@@ -30,6 +30,9 @@ each recorded one. The routes rpc, guarded, one-sided and policy keep no pages; 
 client with default options. `x rpc` is the mean time / that of RPC in the same round. `differs`
 counts operations that failed but did not when they were recorded, or the reverse, or that read
 another length. With --seconds, a pass ends where RPC gets in its share of the time.
+
+With --speed as-recorded, a time is from when the operation was to begin: if the one before took
+longer than when it was recorded, the time includes the wait for its end.
 
 docs/TRACES.md in the sources describes the format; bench/traces has examples.")]
 pub struct Arguments {
@@ -86,6 +89,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
         warm: arguments.warm,
         time: arguments.seconds,
     };
+    if let Some(seconds) = plan.time {
+        output::warn_if_short("--seconds", seconds, plan.routes.len() as u32, ROW_WANTS);
+    }
     let program = super::this_program()?;
     let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| {

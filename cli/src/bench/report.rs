@@ -116,7 +116,7 @@ fn names() -> [&'static str; BENCHES.len()] {
 /// Run all benches and draw them into one page
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs bench report all.html                                 everything: 50 minutes
+  odafs bench report all.html                                 everything: about 55 minutes
   odafs bench report all.html --quick                         less, in under five minutes
   odafs bench report few.html --bench designs --bench credits --seconds 60
   odafs bench report old.html --from latency.json --from peers.json

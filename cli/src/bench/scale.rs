@@ -7,7 +7,7 @@ use odafs_bench::scale::{self, Plan, Report};
 use odafs_bench::table::{Table, bytes, count, counted, time};
 
 use super::Planned;
-use super::rates::measured;
+use super::rates::{ROW_WANTS, measured};
 use crate::output;
 
 /// The rate of one server with 1 to 1000 clients, and what each client costs
@@ -28,9 +28,10 @@ through memory (`shm`) or TCP (`tcp`). All poll while each thread can have a pro
 sleep while they wait. What these rows lose between counts that wait alike (16 and 1000) is not
 the server's. They bound nothing for one-sided reads over shm, which hand nothing over.
 
-`/ best` is the rate / the best one of the same round. `slowest` is the slowest client's part of a
-fair share. `server memory` and `client memory` are what each further client takes. The last table
-shows what an open file takes, and a page whose reference a client holds.
+`/ best` is the rate / the best one of the same round, and `/ 16` that at 16 clients. `slowest` is
+the slowest client's part of a fair share. `server memory` and `client memory` are what each
+further client takes. The last table shows what an open file takes, and a page whose reference a
+client holds. With too few --seconds, the largest numbers of clients are left out.
 
 The built-in plan is bench/plans/scale.toml in the sources.")]
 pub struct Arguments {
@@ -50,7 +51,18 @@ pub fn run(arguments: Arguments) -> Result<()> {
     plan.keep(&arguments.fabric, arguments.most.map(|most| most as usize));
     super::must_be_left("route", !plan.routes.is_empty())?;
     if let Some(seconds) = arguments.planned.seconds {
-        plan.fit(seconds);
+        let left_out = plan.fit(seconds);
+        if !left_out.is_empty() {
+            let counts: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+            eprintln!(
+                "odafs: --seconds {}: too short to connect {} clients for each route: left out",
+                seconds.as_secs_f64(),
+                counts.join(", ")
+            );
+        }
+        let rows = plan.routes.len() as u32 * plan.counts();
+        let each = ROW_WANTS + plan.around() / plan.counts();
+        output::warn_if_short("--seconds", seconds, rows, each);
     }
     let program = super::this_program()?;
     let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
@@ -86,6 +98,9 @@ fn rows(report: &Report) -> Table {
         "/ best",
         "lowest",
         "highest",
+        "/ 16",
+        "lowest",
+        "highest",
         "slowest",
         "lowest",
         "highest",
@@ -103,8 +118,11 @@ fn rows(report: &Report) -> Table {
             row.clients.to_string(),
         ];
         cells.extend([rate.median, rate.lowest, rate.highest].map(|rate| count(rate as u64)));
-        for spread in [row.rate_to_best.unwrap_or_default(), row.slowest_share] {
-            cells.extend([spread.median, spread.lowest, spread.highest].map(ratio));
+        for spread in [row.rate_to_best, row.rate_to_16, Some(row.slowest_share)] {
+            cells.extend(match spread {
+                Some(spread) => [spread.median, spread.lowest, spread.highest].map(ratio),
+                None => [(); 3].map(|()| String::new()),
+            });
         }
         cells.extend([row.client_cpu_ns_per_read, row.server_cpu_ns_per_read].map(time));
         let memory = [row.server_bytes_per_client, row.client_bytes_per_client];
