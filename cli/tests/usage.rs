@@ -319,6 +319,20 @@ fn doctor_has_a_finding_for_each_check_and_a_remedy_for_each_lack() {
     }
 }
 
+/// The server raises its own limit on open files, so that only the maximum counts.
+#[test]
+fn doctor_judges_the_limit_that_a_server_gets() {
+    let maximum = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 256; exec \"$0\" doctor --json"]);
+    let output = shell.arg(env!("CARGO_BIN_EXE_odafs")).output().unwrap();
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut findings = findings.as_array().unwrap().iter();
+    let found = findings.find(|f| f["check"] == "open files").unwrap();
+    let enough = maximum.is_none_or(|most| most >= 4096);
+    assert_eq!(found["state"] == "ok", enough, "{found}");
+}
+
 /// A check leaves nothing behind, without a runtime directory either.
 #[test]
 fn doctor_makes_no_directory() {
