@@ -1,6 +1,7 @@
 //! The interface between a transport and the procedures behind it: every transport (a fabric's queue pairs, TCP) passes
 //! calls to the same [`Calls`].
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 pub use odafs_common::rpcrdma::{PlacedResult, PlacedResults, Placements};
@@ -81,6 +82,8 @@ pub trait Back: std::fmt::Debug + Send + Sync {
 pub struct Caller {
     /// The peer, as the transport knows it.
     pub peer: Peer,
+    /// The address of this server that the peer uses, where the transport knows it.
+    pub local: Option<IpAddr>,
     /// Number of the connection, unique in the life of a server.
     pub connection: u64,
     /// Kind of transport.

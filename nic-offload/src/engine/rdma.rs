@@ -110,6 +110,7 @@ impl RdmaLine {
         RdmaLine {
             caller: Caller {
                 peer: qp.peer().clone(),
+                local: None,
                 connection: number,
                 transport,
                 reply_bytes_max: terms.inline.send,

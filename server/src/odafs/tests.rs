@@ -63,6 +63,7 @@ impl Room {
             world,
             caller: Caller {
                 peer: peer(1000),
+                local: None,
                 connection: 1,
                 transport: Transport::Shm,
                 reply_bytes_max: 64 << 10,

@@ -356,6 +356,21 @@ impl Access {
             .any(|rule| rule.admits_address(address))
     }
 
+    /// Whether peers at an address may reach the export with this tag. Tag 0 stands for what lies above all exports.
+    pub fn admits_address_on(&self, address: IpAddr, tag: u16) -> bool {
+        match self.number_of(tag) {
+            Some(SERVER) => self.admits_address(address),
+            Some(at) => {
+                let rules = self.rules.read();
+                rules
+                    .0
+                    .get(at)
+                    .is_some_and(|rule| rule.admits_address(address))
+            }
+            None => false,
+        }
+    }
+
     /// The verdict on a caller at the server, as it is kept with the connection.
     pub fn verdict(&self, caller: &Caller) -> AccessVerdict {
         self.verdict_at(caller, SERVER)

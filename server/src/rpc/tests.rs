@@ -194,6 +194,7 @@ impl Bench {
             steps,
             caller: Caller {
                 peer: Peer::Simulated(1),
+                local: None,
                 connection: 1,
                 transport: Transport::Sim,
                 reply_bytes_max: 1 << 20,

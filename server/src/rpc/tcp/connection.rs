@@ -135,12 +135,14 @@ impl<'a> Connection<'a> {
         rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 6)?;
         rustix::net::sockopt::set_tcp_keepcnt(&stream, 6)?;
         let (sender, outgoing) = mpsc::unbounded_channel();
+        let local = stream.local_addr().ok().map(|local| local.ip());
         Ok(Self {
             shared,
             buffers,
             stream: TcpStream::from_std(stream)?,
             caller: Caller {
                 peer: Peer::Address(peer),
+                local,
                 connection: number,
                 transport: Transport::NfsTcp,
                 reply_bytes_max: shared.limits.record_bytes,
