@@ -564,6 +564,7 @@ impl RdmaLine {
             .rdma
             .connections
             .fetch_sub(1, odafs_fabric::sync::atomic::Ordering::Relaxed);
+        self.caller.notes.close();
         serves.calls.closed(self.caller.connection);
     }
 }

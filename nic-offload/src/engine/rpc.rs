@@ -172,6 +172,7 @@ impl RpcLine {
     /// The procedures hear of the end when nothing is pinned any more.
     pub fn close(self, serves: &Serves) {
         drop(self.out);
+        self.caller.notes.close();
         serves.calls.closed(self.caller.connection);
     }
 }

@@ -304,6 +304,7 @@ async fn serve_connection(
     match Connection::new(shared, stream, peer, number, of_thread) {
         Ok(mut connection) => {
             let end = connection.run(stopped).await;
+            connection.notes().close();
             tracing::debug!(%peer, %end, "connection ended");
         }
         Err(error) => tracing::debug!(%peer, %error, "connection lost at once"),

@@ -170,6 +170,11 @@ impl<'a> Connection<'a> {
         })
     }
 
+    /// What goes with its calls.
+    pub fn notes(&self) -> &Notes {
+        &self.caller.notes
+    }
+
     /// Serves until the end.
     pub async fn run(&mut self, mut stopped: watch::Receiver<bool>) -> End {
         let stop = async move {
