@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use odafs_fabric::clock;
 use odafs_nic::calls::{Calls, Workers};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -32,6 +33,8 @@ use tokio::task::LocalSet;
 use buffers::Buffers;
 use connection::Connection;
 use round::{ConnectionRound, Rounds};
+
+use super::LogPace;
 
 /// Bounds of what clients can make a server hold.
 #[derive(Clone, Copy, Debug)]
@@ -229,6 +232,7 @@ async fn accept(
             return;
         }
     };
+    let mut log = LogPace::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -240,7 +244,9 @@ async fn accept(
                 let place = ConnectionPermit(shared.clone());
                 let open = shared.open.fetch_add(1, Ordering::Relaxed);
                 if open >= shared.limits.connections_of(&*shared.listed, peer.ip()) {
-                    tracing::warn!(%peer, "connection closed: there are too many");
+                    if let Some(untold) = log.untold(clock::now()) {
+                        tracing::warn!(%peer, untold, "connection closed: there are too many");
+                    }
                     continue;
                 }
                 let accepted = Accepted {
