@@ -14,11 +14,10 @@ use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 use odafs_common::wire::{mount1, nfs2};
 use odafs_fabric::Peer;
-use odafs_fabric::clock;
 use odafs_fabric::sync::{Arc, Mutex};
 
 use crate::rpc::access::{Access, AccessVerdict, Squash};
-use crate::rpc::{Admission, Answer, Call, LogPace, Program, reply};
+use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::export::Exports;
 use crate::vfs::namespace;
 use crate::vfs::read::Effort;
@@ -40,8 +39,6 @@ pub struct MountProgram {
     access: Arc<Access>,
     /// What all versions remember.
     mounted: Arc<Mutex<Mounted>>,
-    /// Of refusals.
-    log: Arc<Mutex<LogPace>>,
 }
 
 impl MountProgram {
@@ -52,7 +49,6 @@ impl MountProgram {
             export,
             access,
             mounted: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
-            log: Arc::default(),
         }
     }
 
@@ -63,7 +59,6 @@ impl MountProgram {
             export: Arc::clone(&self.export),
             access: Arc::clone(&self.access),
             mounted: Arc::clone(&self.mounted),
-            log: Arc::clone(&self.log),
         })
     }
 
@@ -106,10 +101,10 @@ impl MountProgram {
     /// Refuses callers that may not reach an export, or the server where the tag is 0.
     fn check(&self, call: &Call<'_>, tag: u16, path: &[u8]) -> Result<(), Status> {
         let verdict = self.access.verdict_on(call.caller, tag);
-        if matches!(verdict, AccessVerdict::Admitted(_)) {
+        if let AccessVerdict::Admitted(_) = verdict {
             return Ok(());
         }
-        if let Some(untold) = self.log.lock().untold(clock::now()) {
+        if let Some(untold) = self.access.untold_refusals() {
             let (peer, path) = (&call.caller.peer, path.escape_ascii());
             match verdict {
                 AccessVerdict::WrongPort => {

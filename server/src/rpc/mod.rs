@@ -12,7 +12,6 @@ pub mod access;
 mod arguments;
 mod counts;
 pub mod drc;
-mod log_pace;
 pub mod pool;
 mod program;
 pub mod seen;
@@ -24,7 +23,6 @@ mod tests;
 
 pub use arguments::{ApartPayloads, Lengths};
 pub use counts::CallCounts;
-pub(crate) use log_pace::LogPace;
 pub(crate) use program::reply;
 pub use program::{Admission, Answer, Call, Program, Resumed, Suspended};
 pub use service::Service;

@@ -34,7 +34,7 @@ use buffers::Buffers;
 use connection::Connection;
 use round::{ConnectionRound, Rounds};
 
-use super::LogPace;
+use super::seen::Seldom;
 
 /// Bounds of what clients can make a server hold.
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +251,7 @@ async fn accept(
             return;
         }
     };
-    let mut log = LogPace::default();
+    let mut log = Seldom::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Mutex;
 
-use crate::rpc::LogPace;
+use super::seldom::Seldom;
 
 /// How many calls of each interval are kept: the slowest.
 const KEPT: usize = 16;
@@ -45,7 +45,7 @@ struct Kept {
     began: Nanos,
     now: Vec<SlowCall>,
     before: Vec<SlowCall>,
-    log: LogPace,
+    log: Seldom,
 }
 
 impl Default for Slow {
