@@ -20,6 +20,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
+use odafs_nic::calls::Back;
 
 use crate::vfs::sessions::PeerKey;
 
@@ -41,10 +42,25 @@ struct Key {
 pub enum Seen {
     /// Nothing: serve it, and give the reply to the [`InProgress`].
     New(InProgress),
-    /// It is being served: do not reply.
+    /// It is being served: do not reply. [`InProgress::served`] tells where the reply goes too.
     InProgress,
     /// It was served, with this reply.
     Served(Arc<[u8]>),
+}
+
+/// Whoever makes a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// The peer.
+    pub peer: &'a Peer,
+    /// The way back over its connection, if a reply can go there that comes later than its call.
+    pub back: Option<&'a Arc<dyn Back>>,
+}
+
+impl<'a> From<&'a Peer> for Asker<'a> {
+    fn from(peer: &'a Peer) -> Self {
+        Self { peer, back: None }
+    }
 }
 
 /// What a repetition of a call would do. The replies to `Write` and `Change` are kept in this cache.
@@ -97,8 +113,9 @@ pub struct DuplicateCache {
 #[derive(Debug)]
 struct Calls {
     bounds: Bounds,
-    /// Apart from the replies, so that no call under way is forgotten. The transports bound how many there are.
-    in_progress: HashSet<Key>,
+    /// Apart from the replies, so that no call under way is forgotten. The transports bound how many there are. With the way
+    /// back to whoever repeated the call last.
+    in_progress: HashMap<Key, Option<Arc<dyn Back>>>,
     clients: LruCache<PeerKey, Client>,
     /// Replies in all.
     kept: usize,
@@ -144,7 +161,7 @@ impl DuplicateCache {
         Self {
             calls: Arc::new(Mutex::new(Calls {
                 bounds,
-                in_progress: HashSet::new(),
+                in_progress: HashMap::new(),
                 clients: LruCache::unbounded(),
                 kept: 0,
             })),
@@ -153,14 +170,14 @@ impl DuplicateCache {
     }
 
     /// Looks a call up, and remembers it as in progress if it is new. `arguments` are the bytes on the wire.
-    pub fn begin<'a>(
+    pub fn begin<'a, 'p>(
         &self,
-        peer: &Peer,
+        from: impl Into<Asker<'p>>,
         header: &CallHeader<'_>,
         arguments: impl Into<Gather<'a>>,
         repeats: Repeats<'_>,
     ) -> Seen {
-        let arguments = arguments.into();
+        let (arguments, Asker { peer, back }) = (arguments.into(), from.into());
         let key = Key {
             peer: peer.into(),
             xid: header.xid,
@@ -179,8 +196,14 @@ impl DuplicateCache {
         if let Some(reply) = calls.reply(&key, writes) {
             return Seen::Served(reply);
         }
-        if !calls.in_progress.insert(key) {
-            return Seen::InProgress;
+        match calls.in_progress.entry(key) {
+            Entry::Occupied(mut asked) => {
+                if let Some(back) = back {
+                    *asked.get_mut() = Some(Arc::clone(back));
+                }
+                return Seen::InProgress;
+            }
+            Entry::Vacant(new) => drop(new.insert(None)),
         }
         Seen::New(InProgress {
             calls: self.calls.clone(),
@@ -304,8 +327,9 @@ pub struct InProgress {
 }
 
 impl InProgress {
-    /// The call has been served with this reply.
-    pub fn served(self, reply: &[u8]) {
+    /// The call has been served with this reply. Returns the way back to whoever has repeated it last: the reply goes there too,
+    /// because the connection of the first call may be gone.
+    pub fn served(self, reply: &[u8]) -> Option<Arc<dyn Back>> {
         let results = rpc::parse_reply(reply)
             .ok()
             .and_then(|reply| reply.body.ok());
@@ -318,6 +342,7 @@ impl InProgress {
         };
         let mut calls = self.calls.lock();
         calls.keep(self.key, self.writes, served, changed);
+        calls.in_progress.get_mut(&self.key)?.take()
     }
 }
 
