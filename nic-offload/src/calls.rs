@@ -1,13 +1,14 @@
 //! The interface between a transport and the procedures behind it: every transport (a fabric's queue pairs, TCP) passes
 //! calls to the same [`Calls`].
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 pub use odafs_common::rpcrdma::{PlacedResult, PlacedResults, Placements};
 use odafs_common::wire::rpcrdma::{Few, Gaps, READ_CHUNKS_MAX};
 use odafs_common::wire::xdr::Gap;
 use odafs_fabric::memory::{Arena, Gather, Pinned};
-use odafs_fabric::sync::atomic::AtomicU64;
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, OnceLock};
 use odafs_fabric::{Peer, Remote, Source};
 
@@ -81,6 +82,8 @@ pub trait Back: std::fmt::Debug + Send + Sync {
 pub struct Caller {
     /// The peer, as the transport knows it.
     pub peer: Peer,
+    /// The address of this server that the peer uses, where the transport knows it.
+    pub local: Option<IpAddr>,
     /// Number of the connection, unique in the life of a server.
     pub connection: u64,
     /// Kind of transport.
@@ -99,9 +102,15 @@ pub struct Caller {
 }
 
 /// Words that the procedures keep with a connection, so that a call need not find out again what an earlier call found
-/// out. The transport only carries them. A connection begins without any.
+/// out. The transport only carries them, and notes the end of the connection. A connection begins without any.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Arc<OnceLock<Box<[AtomicU64]>>>);
+pub struct Notes(Arc<OfConnection>);
+
+#[derive(Debug, Default)]
+struct OfConnection {
+    words: OnceLock<Box<[AtomicU64]>>,
+    closed: AtomicBool,
+}
 
 impl Notes {
     /// The word at `at` of `count`, which are all 0 at first. The first call for a connection allocates them; its `count`
@@ -109,8 +118,20 @@ impl Notes {
     pub fn word(&self, at: usize, count: usize) -> Option<&AtomicU64> {
         let words = self
             .0
+            .words
             .get_or_init(|| (0..count).map(|_| AtomicU64::new(0)).collect());
         words.get(at)
+    }
+
+    /// The connection is gone. The transport says so just before [`Calls::closed`].
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether the connection is gone. A job that keeps something until [`Calls::closed`] asks after it has done so, because
+    /// that may have been called already.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Acquire)
     }
 }
 

@@ -141,7 +141,7 @@ impl Session {
     }
 
     /// Whether it keeps its place although others want one.
-    fn is_used(&self, now: Nanos) -> bool {
+    pub fn is_used(&self, now: Nanos) -> bool {
         let attached = self.attached.load(Ordering::Relaxed) > 0;
         self.is_open(now) && (attached || now.since(self.opened) < Self::UNATTACHED_MIN)
     }

@@ -203,6 +203,7 @@ fn ask(
 ) -> Result<Reader<'static>, Rejection> {
     let caller = Caller {
         peer: Peer::Address("127.0.0.1:700".parse().expect("an address")),
+        local: None,
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 1 << 20,

@@ -95,6 +95,7 @@ fn a_read_of_what_is_in_memory_allocates_nothing() {
     let (service, handle) = server();
     let caller = Caller {
         peer: Peer::Simulated(1),
+        local: None,
         connection: 1,
         transport: Transport::Sim,
         reply_bytes_max: 1 << 20,

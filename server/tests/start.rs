@@ -37,6 +37,22 @@ fn the_socket_is_there_only_once_it_is_served() {
     assert!(!socket.exists());
 }
 
+/// Of a server that has taken over the path meanwhile.
+#[test]
+fn a_server_that_stops_leaves_the_socket_of_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let config = ServerConfig {
+        shm: Some(socket.clone()),
+        ..config(directory.path())
+    };
+    let server = Server::start(config).unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "another's").unwrap();
+    server.shutdown();
+    assert_eq!(std::fs::read(&socket).unwrap(), b"another's");
+}
+
 #[test]
 fn only_options_of_access_are_reloaded() {
     let directory = tempfile::tempdir().unwrap();

@@ -119,6 +119,7 @@ impl World {
             store,
             caller: Caller {
                 peer: Peer::Simulated(1),
+                local: None,
                 connection: 1,
                 transport: Transport::Sim,
                 reply_bytes_max: REPLY_BYTES_MAX,

@@ -304,6 +304,7 @@ impl Inside {
                 groups: who.groups,
                 pid: 1,
             },
+            local: None,
             connection: 1,
             transport: Transport::Shm,
             reply_bytes_max: 64 << 10,

@@ -110,6 +110,7 @@ impl RdmaLine {
         RdmaLine {
             caller: Caller {
                 peer: qp.peer().clone(),
+                local: None,
                 connection: number,
                 transport,
                 reply_bytes_max: terms.inline.send,
@@ -563,6 +564,7 @@ impl RdmaLine {
             .rdma
             .connections
             .fetch_sub(1, odafs_fabric::sync::atomic::Ordering::Relaxed);
+        self.caller.notes.close();
         serves.calls.closed(self.caller.connection);
     }
 }

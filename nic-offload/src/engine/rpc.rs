@@ -30,6 +30,7 @@ impl RpcLine {
         let reply_bytes_max = u32::try_from(qp.max_message()).unwrap_or(u32::MAX);
         let caller = Caller {
             peer: qp.peer().clone(),
+            local: None,
             connection: number,
             transport,
             reply_bytes_max,
@@ -171,6 +172,7 @@ impl RpcLine {
     /// The procedures hear of the end when nothing is pinned any more.
     pub fn close(self, serves: &Serves) {
         drop(self.out);
+        self.caller.notes.close();
         serves.calls.closed(self.caller.connection);
     }
 }

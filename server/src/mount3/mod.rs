@@ -64,11 +64,7 @@ impl MountProgram {
 
     /// The directory of a path, for callers that may reach its export.
     fn find(&self, call: &Call<'_>, path: &[u8]) -> Result<ObjectId, Status> {
-        self.check(call, 0, path)?;
-        let tag = self.tag_of(path);
-        if tag != 0 {
-            self.check(call, tag, path)?;
-        }
+        let tag = self.judge(call, path)?;
         let who = call.rights.credential(tag, &call.who);
         let who = who.map_err(|_| Status::Access)?;
         let directory = self.walk(&who, tag, path)?;
@@ -91,19 +87,40 @@ impl MountProgram {
         Ok(directory)
     }
 
+    /// Refuses callers that may not reach the server, or the export in which a path begins. Returns the tag of that. This does
+    /// not block, so no thread of the pool is needed to refuse somebody.
+    fn judge(&self, call: &Call<'_>, path: &[u8]) -> Result<u16, Status> {
+        self.check(call, 0, path)?;
+        let tag = self.tag_of(path);
+        if tag != 0 {
+            self.check(call, tag, path)?;
+        }
+        Ok(tag)
+    }
+
     /// Refuses callers that may not reach an export, or the server where the tag is 0.
     fn check(&self, call: &Call<'_>, tag: u16, path: &[u8]) -> Result<(), Status> {
-        let (peer, path) = (&call.caller.peer, path.escape_ascii());
-        match self.access.verdict_on(call.caller, tag) {
-            AccessVerdict::Admitted(_) => return Ok(()),
-            AccessVerdict::WrongPort => {
-                tracing::warn!(%peer, %path, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
-            }
-            AccessVerdict::Stranger => {
-                tracing::info!(%peer, %path, "mount refused: not in the access list (--allow)");
+        let verdict = self.access.verdict_on(call.caller, tag);
+        if let AccessVerdict::Admitted(_) = verdict {
+            return Ok(());
+        }
+        if let Some(untold) = self.access.untold_refusals() {
+            let (peer, path) = (&call.caller.peer, path.escape_ascii());
+            match verdict {
+                AccessVerdict::WrongPort => {
+                    tracing::warn!(%peer, %path, untold, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
+                }
+                _ => {
+                    tracing::warn!(%peer, %path, untold, "mount refused: not in the access list (--allow)");
+                }
             }
         }
         Err(Status::Access)
+    }
+
+    /// Whether the caller's address is in no access list. Such callers hear nothing of clients and networks.
+    fn is_stranger(&self, call: &Call<'_>) -> bool {
+        self.access.verdict(call.caller) == AccessVerdict::Stranger
     }
 
     /// The tag of the export of a table in which a path begins, or 0.
@@ -164,7 +181,11 @@ impl MountProgram {
     }
 
     fn reply_mount(&self, call: &Call<'_>, path: &[u8], results: &mut Writer<'_>) -> Answer {
-        let mounted = self.mount(call, path);
+        let mounted = match (call.effort, self.judge(call, path)) {
+            (_, Err(status)) => Err(status),
+            (Effort::ResidentOnly, Ok(_)) => return Answer::Blocks,
+            _ => self.mount(call, path),
+        };
         if self.version != VERSION {
             let handle = mounted.map(|directory| self.export.short_handle(directory));
             let result: mount1::MountResult<'_> = match &handle {
@@ -195,7 +216,7 @@ impl MountProgram {
         let mounted = self.mounted.lock();
         let shown = mounted
             .iter()
-            .filter(|(_, tag)| call.rights.check(**tag).is_ok());
+            .filter(|(_, tag)| !self.is_stranger(call) && call.rights.check(**tag).is_ok());
         let mounts = shown.map(|((host, directory), _)| Mount {
             host: Name(host.as_bytes()),
             directory: DirPath(directory),
@@ -227,7 +248,7 @@ impl MountProgram {
         let names = self.export.config().names();
         let listed: Vec<(&str, Vec<String>)> = names
             .map(|name| (name, tag_of(name)))
-            .filter(|(_, tag)| call.rights.check(*tag).is_ok())
+            .filter(|(_, tag)| !self.is_stranger(call) && call.rights.check(*tag).is_ok())
             .map(|(name, tag)| (name, self.access.networks(tag)))
             .collect();
         let exports = listed.iter().map(|(name, networks)| mount3::Export {
@@ -250,9 +271,6 @@ impl MountProgram {
             Procedure::Null => return Ok(Answer::NoProcedure),
             Procedure::Mount => {
                 let path = path(&mut call.arguments)?;
-                if call.effort == Effort::ResidentOnly {
-                    return Ok(Answer::Blocks);
-                }
                 return Ok(self.reply_mount(&call, path, results));
             }
             Procedure::Dump => self.dump(&call, results),

@@ -17,10 +17,11 @@ impl MountProgram {
         results: &mut Writer<'_>,
     ) -> Result<Answer, XdrError> {
         let path = path(&mut call.arguments)?;
-        if call.effort == Effort::ResidentOnly {
-            return Ok(Answer::Blocks);
-        }
-        let directory = self.find(&call, path).ok();
+        let directory = match (call.effort, self.judge(&call, path)) {
+            (_, Err(_)) => None,
+            (Effort::ResidentOnly, Ok(_)) => return Ok(Answer::Blocks),
+            _ => self.find(&call, path).ok(),
+        };
         let limits =
             directory.and_then(|directory| limits(&self.export, directory, call.effort).ok());
         Ok(reply(results, &told(limits)))

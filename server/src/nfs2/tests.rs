@@ -38,6 +38,7 @@ impl Holders for Keeper {
 fn call(world: &World, procedure: Procedure, arguments: &[u8]) -> Option<Vec<u8>> {
     let caller = Caller {
         peer: Peer::Simulated(1),
+        local: None,
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 1 << 20,

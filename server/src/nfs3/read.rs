@@ -111,6 +111,7 @@ mod tests {
         let arguments = arguments.to_bytes();
         let caller = Caller {
             peer: Peer::Simulated(1),
+            local: None,
             connection: 1,
             transport: Transport::NfsTcp,
             reply_bytes_max: 1 << 20,

@@ -80,6 +80,7 @@ mod tests {
         ]);
         let caller = Caller {
             peer: Peer::Address("127.0.0.1:700".parse().unwrap()),
+            local: None,
             connection: 1,
             transport: Transport::NfsTcp,
             reply_bytes_max: 1 << 20,

@@ -47,8 +47,9 @@ impl Callbacks {
         self.connections.remove(&connection);
     }
 
-    /// Forgets connections that had ended before they were added.
-    pub fn tick(&mut self) {
+    /// Forgets connections that had ended before they were added. Counts callbacks that were left `unanswered`.
+    pub fn tick(&mut self, unanswered: u64) {
+        self.failed += unanswered;
         self.connections.retain(|_, back| back.is_open());
     }
 
@@ -57,7 +58,7 @@ impl Callbacks {
             ("callbacks", "Callbacks that were sent.", self.sent),
             (
                 "callbacks_failed",
-                "Callbacks that clients refused, or whose connection was lost.",
+                "Callbacks that clients refused or did not answer, or whose connection was lost.",
                 self.failed,
             ),
         ];

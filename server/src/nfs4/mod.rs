@@ -332,9 +332,9 @@ impl Program for Arc<Nfs4> {
         state.begin();
         state.tick(now);
         state.hear_of_locks();
-        let held_up = state.is_held_up();
+        let (held_up, unanswered) = (state.is_held_up(), state.take_unanswered());
         drop(state);
-        self.callbacks.lock().tick();
+        self.callbacks.lock().tick(unanswered);
         self.messenger.tick(now, held_up);
         self.copier.tick();
     }

@@ -32,7 +32,7 @@ pub(super) struct Messenger {
 
 impl Messenger {
     /// Brings changes of who may reclaim to stable storage. False: stable storage does not take them. The next call tries again.
-    fn keep_records(&self) -> bool {
+    pub fn keep_records(&self) -> bool {
         let mut records = self.records.lock();
         let mut state = self.state.lock();
         let changes = state.take_records();

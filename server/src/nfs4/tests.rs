@@ -220,6 +220,7 @@ fn claimed(who: &Credential) -> Auth<'_> {
 fn caller(connection: u64) -> Caller {
     Caller {
         peer: Peer::Simulated(connection as u32),
+        local: None,
         connection,
         transport: Transport::Sim,
         reply_bytes_max: 2 << 20,

@@ -160,8 +160,20 @@ impl Compound<'_> {
         let until = clock::now() + WAIT_MAX;
         let mut state = self.server.state.lock();
         loop {
-            if let Some(turn) = take_turn(&mut state, self.now, operation)? {
-                return Ok(turn);
+            state.begin();
+            match take_turn(&mut state, self.now, operation) {
+                Ok(Some(turn)) => return Ok(turn),
+                Ok(None) => {}
+                Err(_) if state.is_held_up() => {
+                    drop(state);
+                    if !self.server.messenger.keep_records() {
+                        return Err(Status::Delay.into());
+                    }
+                    // Each time more clients are forgotten, so this ends.
+                    state = self.server.state.lock();
+                    continue;
+                }
+                Err(status) => return Err(status.into()),
             }
             let left = until.since(clock::now());
             if left == Nanos(0) || queue.waiting.load(Ordering::Relaxed) >= WAITING_MAX {

@@ -68,6 +68,7 @@ impl Room {
     ) -> Vec<u8> {
         let caller = Caller {
             peer: Peer::Simulated(1),
+            local: None,
             connection: 1,
             transport: Transport::Sim,
             reply_bytes_max,

@@ -11,7 +11,7 @@ use odafs_common::wire::xdr::{Decode as _, Encode as _};
 use super::hosts::{Asked, HostOwner, Hosts, OwnerKey, Who, holder};
 use super::peers::Heard;
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Before, Side, Span};
+use crate::vfs::locks::{Before, Held, Side, Span, Wanted};
 
 /// An owner that was denied a lock.
 #[derive(Debug)]
@@ -19,20 +19,34 @@ pub(super) struct Waiter {
     pub owner: u64,
     span: Span,
     write: bool,
+    /// The number of its host's start.
+    state: u32,
     /// As the client asked.
     handle: Vec<u8>,
     offset: u64,
     length: u64,
 }
 
-/// A lock that the server took for an owner, before the client knows of it.
+impl Waiter {
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            span: self.span,
+            write: self.write,
+            owner: Some(holder(self.owner)),
+        }
+    }
+}
+
+/// A lock that the server took for an owner, before it is certain that the client knows of it.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub owner: u64,
-    file: ObjectId,
+    pub file: ObjectId,
     span: Span,
     /// What the owner has if the client does not want this lock.
     before: Before,
+    /// Whether the client has left the call unanswered. It may have the lock, until it cancels that.
+    unanswered: bool,
 }
 
 /// A call that tells a client of its lock.
@@ -41,13 +55,15 @@ pub(super) struct GrantCall {
     /// The number to give to [`Hosts::heard`].
     pub number: u64,
     pub address: IpAddr,
+    /// The server's address, as the client uses it.
+    pub ours: Option<IpAddr>,
     /// The arguments of GRANTED.
     pub arguments: Vec<u8>,
 }
 
 impl Hosts {
     /// The owner was denied the lock, and waits for it.
-    pub fn wait_for(&mut self, owner: u64, asked: &Asked<'_>) -> Status {
+    pub fn wait_for(&mut self, owner: u64, asked: &Asked<'_>, state: u32) -> Status {
         let Some(known) = self.owners.get(&owner) else {
             return Status::Failed;
         };
@@ -69,13 +85,16 @@ impl Hosts {
             owner,
             span: asked.span,
             write: asked.write,
+            state,
             handle: asked.handle.to_vec(),
             offset: asked.offset,
             length: asked.length,
         };
         self.waiters.entry(asked.file).or_default().push(waiter);
-        // Another protocol may have given it back meanwhile.
-        self.wake(asked.file);
+        // Another protocol may have given it back meanwhile. If others wait already, that is news.
+        if waiting == 0 {
+            self.wake(asked.file);
+        }
         Status::Blocked
     }
 
@@ -90,7 +109,7 @@ impl Hosts {
             return Status::Denied;
         };
         let waited = self.wait_no_more(owner, file, span, Some(write));
-        let granted = self.tell_no_more(owner, |grant| grant.file == file && grant.span == span);
+        let granted = self.settle_all(owner, |grant| grant.file == file && grant.span == span);
         for grant in &granted {
             self.undo(grant);
         }
@@ -126,8 +145,29 @@ impl Hosts {
         gone
     }
 
-    /// Drops these grants, so that the owner does not hear of them.
-    fn tell_no_more(&mut self, owner: u64, which: impl Fn(&Grant) -> bool) -> Vec<Grant> {
+    /// Drops the waiters of these owners for which `goes` says so, by the file and by the number of their host's start. Returns
+    /// the owner of each. The caller counts them.
+    pub fn drop_waiters(
+        &mut self,
+        owners: &HashSet<u64>,
+        goes: impl Fn(ObjectId, u32) -> bool,
+    ) -> Vec<u64> {
+        let mut gone = Vec::new();
+        self.waiters.retain(|file, waiters| {
+            waiters.retain(|waiter| {
+                let goes = owners.contains(&waiter.owner) && goes(*file, waiter.state);
+                if goes {
+                    gone.push(waiter.owner);
+                }
+                !goes
+            });
+            !waiters.is_empty()
+        });
+        gone
+    }
+
+    /// Drops these grants: nobody asks any more what becomes of them.
+    pub fn settle_all(&mut self, owner: u64, which: impl Fn(&Grant) -> bool) -> Vec<Grant> {
         let told = self.owners.get(&owner).map_or(&[][..], |known| &known.told);
         let chosen = told
             .iter()
@@ -135,13 +175,6 @@ impl Hosts {
         let chosen = Vec::from_iter(chosen.copied());
         let gone = chosen.into_iter().map(|number| self.settled(number));
         gone.flatten().collect()
-    }
-
-    /// Drops all grants of these owners.
-    pub fn tell_none(&mut self, owners: &HashSet<u64>) {
-        for owner in owners {
-            self.tell_no_more(*owner, |_| true);
-        }
     }
 
     /// Removes a grant.
@@ -165,11 +198,21 @@ impl Hosts {
     }
 
     /// Notes that the owner has locked a span by itself, or given it back (`None`). It keeps that, whatever becomes of its
-    /// grants under way.
-    pub fn changed_itself(&mut self, owner: u64, file: ObjectId, span: Span, lock: Option<bool>) {
-        self.tell_no_more(owner, |grant| grant.file == file && span.covers(grant.span));
+    /// grants under way. If it gives back a part of a grant, it knows of that. Returns whether a grant was settled.
+    pub fn changed_itself(
+        &mut self,
+        owner: u64,
+        file: ObjectId,
+        span: Span,
+        lock: Option<bool>,
+    ) -> bool {
+        let settled = self.settle_all(owner, |grant| {
+            let knows = grant.unanswered && lock.is_none() && span.overlaps(grant.span);
+            grant.file == file && (span.covers(grant.span) || knows)
+        });
+        let settled = !settled.is_empty();
         let Some(known) = self.owners.get(&owner) else {
-            return;
+            return settled;
         };
         let (mut more, mut fewer) = (0, 0);
         for number in &known.told {
@@ -184,15 +227,16 @@ impl Hosts {
         }
         let host = known.host;
         self.count(host, |counts| &mut counts.ranges, more, fewer);
+        settled
     }
 
     /// Whether a grant is under way there. What the owner has depends on its answer.
     fn is_being_told(&self, owner: &HostOwner, file: ObjectId, span: Span) -> bool {
         let mut told = owner.told.iter().filter_map(|n| self.grants.get(n));
-        told.any(|grant| grant.file == file && grant.span.overlaps(span))
+        told.any(|grant| !grant.unanswered && grant.file == file && grant.span.overlaps(span))
     }
 
-    fn count_waits(&mut self, owner: u64, gone: usize) {
+    pub fn count_waits(&mut self, owner: u64, gone: usize) {
         if let Some(known) = self.owners.get_mut(&owner) {
             known.waits -= gone.min(known.waits);
             let host = known.host;
@@ -200,32 +244,49 @@ impl Hosts {
         }
     }
 
-    /// Takes what is free for the waiters, after something was given back.
+    /// Takes what is free for the waiters, after something was given back. However many they are, this goes through the ranges
+    /// of the file once, and once more for each lock that it takes.
     pub fn wake(&mut self, file: ObjectId) {
         let Some(waiters) = self.waiters.remove(&file) else {
             return;
         };
         // Before it tries, so that it hears of what is given back after a waiter was denied.
         self.locks.watch(file, Side::Nlm);
+        let wanted = waiters.iter().map(Waiter::wanted);
+        let free = self.locks.are_free(file, &Vec::from_iter(wanted));
         let mut waiting = Vec::new();
-        for waiter in waiters {
+        let mut taken: Vec<Held> = Vec::new();
+        for (waiter, free) in waiters.into_iter().zip(free) {
+            let owner = holder(waiter.owner);
+            let in_the_way =
+                |held: &Held| held.owner != owner && held.blocks(waiter.span, waiter.write);
             let known = self.owners.get(&waiter.owner);
             let known = known.filter(|known| !self.is_being_told(known, file, waiter.span));
-            let owner = holder(waiter.owner);
-            let has_room = known.is_some_and(|known| self.has_room_in(file, known.host, 2));
-            if known.is_some() && !has_room {
+            let (Some(known), true, false) = (known, free, taken.iter().any(in_the_way)) else {
+                waiting.push(waiter);
+                continue;
+            };
+            if !self.has_room_in(file, known.host, 2) {
                 self.passed_over.insert(file);
+                waiting.push(waiter);
+                continue;
             }
-            let offered = has_room.then_some(()).and_then(|()| {
-                let offered = self.locks.offer(file, waiter.span, waiter.write, owner);
-                offered.ok()
-            });
-            match offered {
-                Some((counted, before)) => {
+            match self.locks.offer(file, waiter.span, waiter.write, owner) {
+                Ok((counted, before)) => {
+                    taken.push(Held {
+                        span: waiter.span,
+                        write: waiter.write,
+                        owner,
+                    });
                     self.count_ranges(waiter.owner, file, counted);
+                    let known = self.owners.get_mut(&waiter.owner);
+                    if let Some(held) = known.and_then(|known| known.files.get_mut(&file)) {
+                        held.renewed(waiter.span);
+                    }
                     self.grant(file, waiter, before);
                 }
-                None => waiting.push(waiter),
+                // Another protocol was faster.
+                Err(_) => waiting.push(waiter),
             }
         }
         if !waiting.is_empty() {
@@ -234,6 +295,10 @@ impl Hosts {
     }
 
     fn grant(&mut self, file: ObjectId, waiter: Waiter, before: Before) {
+        // The client asked for this one after it left the others unanswered.
+        self.settle_all(waiter.owner, |grant| {
+            grant.file == file && grant.span.overlaps(waiter.span)
+        });
         let number = self.serial();
         let Some(owner) = self.owners.get(&waiter.owner) else {
             return;
@@ -257,6 +322,7 @@ impl Hosts {
             self.calls.push(GrantCall {
                 number,
                 address,
+                ours: host.ours,
                 arguments: arguments.to_bytes(),
             });
         }
@@ -265,6 +331,7 @@ impl Hosts {
             file,
             span: waiter.span,
             before,
+            unanswered: false,
         };
         let (host, ranges) = (owner.host, grant.before.ranges());
         self.count(host, |counts| &mut counts.ranges, ranges, 0);
@@ -277,28 +344,31 @@ impl Hosts {
     /// Takes the outcome of a [`GrantCall`].
     ///
     /// A client that may have heard of the lock has it, because no lock may go to two. If the client does not want it, it gives
-    /// it back.
+    /// it back, or cancels what it asked for.
     pub fn heard(&mut self, number: u64, heard: &Heard) {
-        let Some(grant) = self.settled(number) else {
-            return;
-        };
         let answer = match heard {
             Heard::Answer(answer) => LockResult::from_bytes(answer).ok(),
             Heard::Unreached | Heard::Silence => None,
         };
-        let refused = match answer {
-            Some(result) => result.status != Status::Granted,
-            None => matches!(heard, Heard::Unreached),
-        };
-        if refused {
-            self.undo(&grant);
-        } else {
+        if answer.is_none() && *heard != Heard::Unreached {
             // A client that may not have heard of the grant keeps the stronger lock.
-            let accepted = answer.and_then(|_| self.locks.accept(grant.file, &grant.before));
-            if let Some(counted) = accepted {
+            if let Some(grant) = self.grants.get_mut(&number) {
+                grant.unanswered = true;
+                let file = grant.file;
+                self.wake(file);
+            }
+            return;
+        }
+        let Some(grant) = self.settled(number) else {
+            return;
+        };
+        if answer.is_some_and(|result| result.status == Status::Granted) {
+            if let Some(counted) = self.locks.accept(grant.file, &grant.before) {
                 self.count_ranges(grant.owner, grant.file, counted);
             }
             self.wake(grant.file);
+        } else {
+            self.undo(&grant);
         }
         self.release_owner(grant.owner);
     }
@@ -333,6 +403,7 @@ mod tests {
 
     use odafs_fabric::clock::Nanos;
     use odafs_fabric::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     use super::super::hosts::HostKey;
     use super::super::limits::FileLimits;
@@ -361,6 +432,7 @@ mod tests {
                 name: b"host".to_vec(),
             },
             address: Some(address.parse().expect("an address")),
+            ours: None,
         }
     }
 
@@ -454,5 +526,72 @@ mod tests {
             let whole = asked(FILE, Span::ALL, true);
             assert_eq!(hosts.lock(NOW, who, &whole), status);
         }
+    }
+
+    #[test]
+    fn who_waits_costs_a_walk_only_when_something_is_free() {
+        let mut hosts = hosts();
+        let walks = |hosts: &Hosts| hosts.locks.walks.load(Ordering::Relaxed);
+        let (one, two) = (who("10.1.0.1"), who("10.1.0.2"));
+        assert_eq!(
+            hosts.lock(NOW, &one, &asked(FILE, span(0, 99), false)),
+            Status::Granted
+        );
+        let before = walks(&hosts);
+        for byte in 0..100 {
+            let blocked = hosts.lock(NOW, &two, &asked(FILE, span(byte, byte), true));
+            assert_eq!(blocked, Status::Blocked);
+        }
+        // The first looks once more, whether another protocol has given something back meanwhile.
+        assert_eq!(walks(&hosts) - before, 1);
+        let before = walks(&hosts);
+        for _ in 0..10 {
+            // Nothing is given back.
+            let again = hosts.lock(NOW, &one, &asked(FILE, span(0, 99), false));
+            assert_eq!(again, Status::Granted);
+        }
+        assert_eq!(walks(&hosts), before);
+        let nothing = hosts.unlock(&one, &owner(), FILE, span(200, 300));
+        assert_eq!((nothing, walks(&hosts) - before), (Status::Granted, 1));
+        let before = walks(&hosts);
+        hosts.unlock(&one, &owner(), FILE, span(99, 99));
+        // To give it back, and for all who wait.
+        assert_eq!((hosts.calls.len(), walks(&hosts) - before), (1, 2));
+    }
+
+    #[test]
+    fn who_may_not_reach_a_file_any_more_loses_what_it_has_there() {
+        let mut hosts = hosts();
+        let (one, two) = (who("10.1.0.1"), who("10.1.0.2"));
+        let (here, there) = (FILE, file(8));
+        for file in [here, there] {
+            assert_eq!(
+                hosts.lock(NOW, &one, &asked(file, span(0, 9), false)),
+                Status::Granted
+            );
+            assert_eq!(
+                hosts.lock(NOW, &two, &asked(file, span(0, 4), true)),
+                Status::Blocked
+            );
+            assert_eq!(
+                hosts.lock(NOW, &two, &asked(file, span(20, 29), false)),
+                Status::Granted
+            );
+        }
+        let barred = one.address;
+        let lost = hosts.free_unreachable(|address, file| Some(address) != barred || file != here);
+        assert_eq!(lost, 1);
+        assert_eq!((hosts.calls.len(), hosts.counts().ranges), (1, 4));
+        assert_eq!(hosts.counts().waiters, 2);
+        // The one who waits, and the one who is just being told.
+        let barred = two.address;
+        assert_eq!(
+            hosts.free_unreachable(|address, _| Some(address) != barred),
+            1
+        );
+        assert_eq!((hosts.counts().ranges, hosts.counts().waiters), (1, 0));
+        assert_eq!((hosts.counts().hosts, hosts.grants.len()), (1, 0));
+        let all = hosts.lock(NOW, &two, &asked(here, Span::ALL, false));
+        assert_eq!(all, Status::Granted);
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Who {
     pub key: HostKey,
     /// The address at which the server can call it.
     pub address: Option<IpAddr>,
+    /// The server's own address, as the caller used it.
+    pub ours: Option<IpAddr>,
 }
 
 /// An owner of locks within its host.
@@ -46,24 +48,53 @@ pub(super) struct OwnerKey {
 pub(super) struct Host {
     pub key: HostKey,
     pub address: Option<IpAddr>,
-    owners: HashMap<OwnerKey, u64>,
+    /// The server's address, as the host last used it. Calls to it come from there.
+    pub ours: Option<IpAddr>,
+    pub owners: HashMap<OwnerKey, u64>,
     pub shares: usize,
     /// The number of its start, as it last said.
-    state: u32,
+    pub state: u32,
     /// Whether stable storage lists it among the hosts to tell when this server starts anew.
     recorded: bool,
     used: Nanos,
+}
+
+/// What an owner has locked of a file.
+#[derive(Debug)]
+pub(super) struct InFile {
+    /// The number of ranges.
+    pub ranges: usize,
+    /// The number of its host's start, as the owner last said when it locked something there.
+    pub state: u32,
+    /// What it had locked when it said another number before. The next NOTIFY frees that.
+    pub former: Vec<Span>,
+}
+
+impl InFile {
+    /// The owner has locked a span anew, or has given it back.
+    pub fn renewed(&mut self, span: Span) {
+        if self.former.is_empty() {
+            return;
+        }
+        let former = self.former.iter();
+        self.former = former.flat_map(|known| known.without(span)).collect();
+        // Renewed piece by piece, it would be cut into ever more spans. What is not freed early is freed late.
+        if self.former.len() > 2 * self.ranges + 2 {
+            self.former.clear();
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct HostOwner {
     pub host: u32,
     pub key: OwnerKey,
-    /// The number of ranges that it has locked in each file.
-    files: HashMap<ObjectId, usize>,
+    pub files: HashMap<ObjectId, InFile>,
+    /// The number of its host's start, as it last said.
+    pub state: u32,
     /// The number of locks for which it waits, or of which a call under way tells it.
     pub waits: usize,
-    /// The numbers of its grants under way. Their spans do not overlap.
+    /// The numbers of its grants that nobody has confirmed. Their spans do not overlap.
     pub told: Vec<u64>,
 }
 
@@ -96,7 +127,8 @@ pub(super) struct Conflict {
 /// A change of the list of hosts to tell when this server starts anew, for stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    Keep(HostKey),
+    /// With the server's address, as the host uses it.
+    Keep(HostKey, Option<IpAddr>),
     Forget(HostKey),
 }
 
@@ -105,7 +137,7 @@ pub(super) enum Record {
 pub(super) struct Hosts {
     pub locks: Arc<Locks>,
     pub hosts: HashMap<u32, Host>,
-    names: HashMap<HostKey, u32>,
+    pub names: HashMap<HostKey, u32>,
     addresses: HashMap<String, Counts>,
     total: Counts,
     pub owners: HashMap<u64, HostOwner>,
@@ -113,7 +145,7 @@ pub(super) struct Hosts {
     pub waiters: HashMap<ObjectId, Vec<Waiter>>,
     /// Files in which a waiter did not get what is free, because its host had no room.
     pub passed_over: HashSet<ObjectId>,
-    /// Grants under way, by number.
+    /// Grants that nobody has confirmed, by number.
     pub grants: HashMap<u64, Grant>,
     /// What all may have in one file.
     pub of_file: FileLimits,
@@ -198,6 +230,11 @@ impl Hosts {
         let Some(host) = self.owners.get(&owner).map(|owner| owner.host) else {
             return Status::Failed;
         };
+        let known = self.hosts.get(&host).map_or(0, |host| host.state);
+        let state = asked.state.unwrap_or(known);
+        if let Some(owner) = self.owners.get_mut(&owner) {
+            owner.state = state;
+        }
         // The owner asks again, so it no longer waits for a grant.
         self.wait_no_more(owner, asked.file, asked.span, Some(asked.write));
         // A lock may cut another in two.
@@ -210,15 +247,18 @@ impl Hosts {
         match locked {
             Ok(counted) => {
                 self.count_ranges(owner, asked.file, counted);
-                self.changed_itself(owner, asked.file, asked.span, Some(asked.write));
+                self.note_state(owner, asked, state);
+                let settled = self.changed_itself(owner, asked.file, asked.span, Some(asked.write));
                 self.record_state(now, host, asked.state);
-                // It may have been a stronger one.
-                self.wake(asked.file);
+                // It may have been a stronger one, and a grant that was under way may have been in its own way.
+                if counted.freed || settled {
+                    self.wake(asked.file);
+                }
                 Status::Granted
             }
             Err(_) if asked.block && !asked.reclaim => {
                 self.record_state(now, host, asked.state);
-                self.wait_for(owner, asked)
+                self.wait_for(owner, asked, state)
             }
             Err(_) => Status::Denied,
         }
@@ -256,27 +296,41 @@ impl Hosts {
         if splits && !self.has_room_in(file, host, 1) {
             return Status::DeniedNoLocks;
         }
-        self.changed_itself(owner, file, span, None);
-        self.give_back(owner, file, span);
+        let settled = self.changed_itself(owner, file, span, None);
+        if self.give_back(owner, file, span) || settled {
+            self.wake(file);
+        }
         self.release_owner(owner);
         Status::Granted
     }
 
-    /// Gives back what an owner has locked of a span.
-    pub fn give_back(&mut self, owner: u64, file: ObjectId, span: Span) {
+    /// Gives back what an owner has locked of a span. Returns whether that was anything. The caller wakes those who wait.
+    pub fn give_back(&mut self, owner: u64, file: ObjectId, span: Span) -> bool {
         let counted = self.locks.unlock(file, span, holder(owner));
         self.count_ranges(owner, file, counted);
-        self.wake(file);
+        let known = self.owners.get_mut(&owner);
+        if let Some(held) = known.and_then(|known| known.files.get_mut(&file)) {
+            held.renewed(span);
+        }
+        counted.freed
     }
 
     pub fn count_ranges(&mut self, owner: u64, file: ObjectId, counted: Counted) {
         let Some(known) = self.owners.get_mut(&owner) else {
             return;
         };
+        let state = known.state;
         match counted.after {
-            0 => known.files.remove(&file),
-            ranges => known.files.insert(file, ranges),
-        };
+            0 => drop(known.files.remove(&file)),
+            ranges => {
+                let held = known.files.entry(file).or_insert_with(|| InFile {
+                    ranges,
+                    state,
+                    former: Vec::new(),
+                });
+                held.ranges = ranges;
+            }
+        }
         let host = known.host;
         self.count(
             host,
@@ -286,64 +340,19 @@ impl Hosts {
         );
     }
 
-    /// Frees the locks of a host that has started anew, or says so (FREE_ALL).
-    pub fn free_all(&mut self, key: &HostKey) {
-        if let Some(host) = self.names.get(key).copied() {
-            self.free(host);
-        }
-    }
-
-    /// Frees the locks of the hosts at this address with this name, which have started anew and are in this state now. Returns
-    /// how many hosts those were.
-    pub fn started_anew(&mut self, address: &str, name: &[u8], state: u32) -> usize {
-        let hosts = self.hosts.iter().filter(|(_, host)| {
-            // A host that has locked something since its start keeps it.
-            host.key.address == address && is_name_of(&host.key.name, name) && host.state != state
-        });
-        let hosts = Vec::from_iter(hosts.map(|(number, _)| *number));
-        for host in &hosts {
-            self.free(*host);
-        }
-        hosts.len()
-    }
-
-    fn free(&mut self, number: u32) {
-        let Some(host) = self.hosts.get(&number) else {
-            return;
-        };
-        let owners: HashSet<u64> = host.owners.values().copied().collect();
-        for waiters in self.waiters.values_mut() {
-            waiters.retain(|waiter| !owners.contains(&waiter.owner));
-        }
-        self.waiters.retain(|_, waiters| !waiters.is_empty());
-        self.tell_none(&owners);
-        self.unshare_all(number);
-        let mut freed = HashSet::new();
-        for owner in owners {
-            let Some(known) = self.owners.get_mut(&owner) else {
-                continue;
-            };
-            let waits = std::mem::take(&mut known.waits);
-            let files = Vec::from_iter(known.files.keys().copied());
-            self.count(number, |counts| &mut counts.waiters, 0, waits);
-            for file in files {
-                let counted = self.locks.unlock(file, Span::ALL, holder(owner));
-                self.count_ranges(owner, file, counted);
-                freed.insert(file);
-            }
-            self.release_owner(owner);
-        }
-        for file in freed {
-            self.wake(file);
-        }
-        self.remove_host(number);
-    }
-
     /// The host of a caller. Makes it if it is unknown.
     pub fn host(&mut self, now: Nanos, who: &Who) -> Result<u32, Status> {
         if let Some(number) = self.names.get(&who.key) {
             if let Some(host) = self.hosts.get_mut(number) {
                 host.used = now;
+                let other = who.ours.filter(|ours| host.ours != Some(*ours));
+                if let Some(ours) = other {
+                    host.ours = Some(ours);
+                    if host.recorded {
+                        let record = Record::Keep(host.key.clone(), host.ours);
+                        self.records.push(record);
+                    }
+                }
             }
             return Ok(*number);
         }
@@ -356,13 +365,18 @@ impl Hosts {
             self.last_host = self.last_host.wrapping_add(1);
         }
         let number = self.last_host;
+        let recorded = self.reclaiming.contains(&who.key);
+        if recorded && who.ours.is_some() {
+            self.records.push(Record::Keep(who.key.clone(), who.ours));
+        }
         let host = Host {
             key: who.key.clone(),
             address: who.address,
+            ours: who.ours,
             owners: HashMap::new(),
             shares: 0,
             state: 0,
-            recorded: self.reclaiming.contains(&who.key),
+            recorded,
             used: now,
         };
         self.hosts.insert(number, host);
@@ -393,6 +407,7 @@ impl Hosts {
             host,
             key: key.clone(),
             files: HashMap::new(),
+            state: 0,
             waits: 0,
             told: Vec::new(),
         };
@@ -420,6 +435,20 @@ impl Hosts {
         }
     }
 
+    /// Notes in which state of its host an owner has just locked something of a file.
+    fn note_state(&mut self, owner: u64, asked: &Asked<'_>, state: u32) {
+        let known = self.owners.get_mut(&owner);
+        let Some(held) = known.and_then(|known| known.files.get_mut(&asked.file)) else {
+            return;
+        };
+        if held.state != state {
+            held.state = state;
+            let all = self.locks.held_by(asked.file, |of| of == holder(owner));
+            held.former = all.iter().map(|held| held.span).collect();
+        }
+        held.renewed(asked.span);
+    }
+
     /// Lists the host among those to tell when this server starts anew, if it has said the number of its own start.
     fn record_state(&mut self, now: Nanos, number: u32, state: Option<u32>) {
         let (Some(host), Some(state)) = (self.hosts.get_mut(&number), state) else {
@@ -435,7 +464,7 @@ impl Hosts {
         let host = self.hosts.get_mut(&number);
         if let Some(host) = host.filter(|host| !host.recorded) {
             host.recorded = true;
-            self.records.push(Record::Keep(host.key.clone()));
+            self.records.push(Record::Keep(host.key.clone(), host.ours));
         }
     }
 
@@ -449,7 +478,7 @@ impl Hosts {
         !self.records.is_empty()
     }
 
-    fn remove_host(&mut self, number: u32) {
+    pub fn remove_host(&mut self, number: u32) {
         self.count(number, |counts| &mut counts.hosts, 0, 1);
         let Some(host) = self.hosts.remove(&number) else {
             return;
@@ -532,33 +561,5 @@ impl Hosts {
             let counted = what(counts);
             *counted = (*counted + more).saturating_sub(fewer);
         }
-    }
-}
-
-/// Whether a status monitor that names `told` means the host that calls itself `known`. Either name may lack the domain.
-fn is_name_of(known: &[u8], told: &[u8]) -> bool {
-    let (short, long) = if known.len() < told.len() {
-        (known, told)
-    } else {
-        (told, known)
-    };
-    let Some((start, rest)) = long.split_at_checked(short.len()) else {
-        return false;
-    };
-    !short.is_empty() && start.eq_ignore_ascii_case(short) && matches!(rest, [] | [b'.', ..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_name_of;
-
-    #[test]
-    fn names_with_and_without_their_domain_are_the_same() {
-        assert!(is_name_of(b"host", b"host"));
-        assert!(is_name_of(b"host", b"HOST.example.com"));
-        assert!(is_name_of(b"host.example.com", b"host"));
-        assert!(!is_name_of(b"host", b"hostess"));
-        assert!(!is_name_of(b"host.example.com", b"host.example.org"));
-        assert!(!is_name_of(b"host", b""));
     }
 }

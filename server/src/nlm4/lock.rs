@@ -5,7 +5,7 @@ use odafs_common::wire::nlm4::{
     UnlockArgs,
 };
 
-use super::hosts::{Asked, Conflict, OwnerKey};
+use super::hosts::{Asked, Conflict, Hosts, OwnerKey};
 use super::{Lockd, who};
 use crate::rpc::Call;
 use crate::vfs::ObjectId;
@@ -106,10 +106,14 @@ pub(super) fn lock<'a>(
         };
         lockd.make_way(&asked);
         let who = who(call.caller, lock.caller);
-        Ok(match monitored {
-            true => lockd.with(|hosts, now| hosts.lock(now, &who, &asked)),
-            false => lockd.with_unrecorded(|hosts, now| hosts.lock(now, &who, &asked)),
-        })
+        let lock = |hosts: &mut Hosts, now| {
+            let status = hosts.lock(now, &who, &asked);
+            lockd.still_reaches(hosts, call, file).and(Ok(status))
+        };
+        match monitored {
+            true => lockd.with(lock),
+            false => lockd.with_unrecorded(lock),
+        }
     };
     LockResult {
         cookie: arguments.cookie,

@@ -16,6 +16,7 @@ mod lock;
 mod nsm;
 mod peers;
 mod records;
+mod release;
 mod share;
 
 use std::net::IpAddr;
@@ -28,6 +29,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, Mutex, OnceLock, Weak};
 use odafs_nic::calls::Caller;
 
+use crate::rpc::access::{Access, AccessVerdict};
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::attributes::{access as granted, attributes};
@@ -62,6 +64,7 @@ pub struct Config {
 /// The lock manager and the status monitor of an export.
 pub struct Lockd {
     export: Arc<Exports>,
+    access: Arc<Access>,
     hosts: Mutex<Hosts>,
     records: Mutex<Records>,
     peers: Option<Arc<dyn Peers>>,
@@ -72,10 +75,12 @@ pub struct Lockd {
 }
 
 impl Lockd {
-    /// For `export`. Tells the hosts that held locks before that the server has started anew.
-    pub fn start(export: Arc<Exports>, config: Config) -> Arc<Self> {
+    /// For `export`, and the hosts that `access` admits. Tells the hosts that held locks before that the server has started
+    /// anew.
+    pub fn start(export: Arc<Exports>, access: Arc<Access>, config: Config) -> Arc<Self> {
         let before = config.records.hosts();
-        let untold = Untold::new(before.iter().map(|host| host.address.clone()));
+        let untold = Untold::new(before.iter());
+        let before = before.keys().cloned().collect();
         let until = clock::awake() + config.grace;
         let hosts = Hosts::new(Arc::clone(export.locks()), before, until);
         let lockd = Arc::new(Self {
@@ -86,6 +91,7 @@ impl Lockd {
             untold: Mutex::new(untold),
             me: OnceLock::new(),
             export,
+            access,
         });
         let me = Arc::downgrade(&lockd);
         let _ = lockd.me.set(Weak::clone(&me));
@@ -151,6 +157,7 @@ impl Lockd {
                     let arguments = call.arguments;
                     let call = PeerCall {
                         address: call.address,
+                        ours: call.ours,
                         program: PROGRAM,
                         version: VERSION,
                         procedure: Procedure::Granted.code(),
@@ -192,6 +199,39 @@ impl Lockd {
         match granted(&self.export, &who, file, any) {
             Ok(rights) if rights != 0 => Ok(()),
             _ => Err(Status::Failed),
+        }
+    }
+
+    /// Whether the caller may still reach the file. If the rules have changed since it was asked first, what it has there goes.
+    fn still_reaches(
+        &self,
+        hosts: &mut Hosts,
+        call: &Call<'_>,
+        file: ObjectId,
+    ) -> Result<(), Status> {
+        let tag = self.export.tag_of(file);
+        if self.access.verdict_on(call.caller, tag) == AccessVerdict::Stranger {
+            self.free_unreachable(hosts);
+            return Err(Status::StaleHandle);
+        }
+        Ok(())
+    }
+
+    fn free_unreachable(&self, hosts: &mut Hosts) -> usize {
+        hosts.free_unreachable(|address, file| {
+            let tag = self.export.tag_of(file);
+            self.access.admits_address_on(address, tag)
+        })
+    }
+
+    /// Takes away what hosts have in files that they may not reach any more.
+    fn rules_changed(&self) {
+        let freed = self.with(|hosts, _| self.free_unreachable(hosts));
+        if freed > 0 {
+            tracing::info!(
+                clients = freed,
+                "NFSv3 clients that may reach less than before have lost their locks there"
+            );
         }
     }
 
@@ -290,6 +330,7 @@ fn who(caller: &Caller, name: Name<'_>) -> Who {
             name: name.0.to_vec(),
         },
         address,
+        ours: caller.local.map(|ours| ours.to_canonical()),
     }
 }
 
@@ -388,6 +429,10 @@ impl Program for Nlm4 {
 
     fn tick(&self, now: Nanos) {
         self.0.tick(now);
+    }
+
+    fn rules_changed(&self) {
+        self.0.rules_changed();
     }
 
     fn append_text(&self, out: &mut String) {

@@ -13,8 +13,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 
-use super::{Heard, Lockd, PeerCall, last, who};
-use crate::rpc::access::Access;
+use super::{Heard, HostKey, Lockd, PeerCall, last, who};
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::locks::Side;
 use crate::vfs::read::Effort;
@@ -25,15 +24,17 @@ const AGAIN: Nanos = Nanos::from_secs(5);
 /// The hosts that have not heard yet that the server has started anew.
 #[derive(Debug)]
 pub(super) struct Untold {
-    addresses: BTreeSet<IpAddr>,
+    /// The address of each, and the server's, as the host used it.
+    addresses: BTreeSet<(IpAddr, Option<IpAddr>)>,
     next: Nanos,
 }
 
 impl Untold {
-    /// These hosts, by their addresses. The server tells them at once.
-    pub fn new(addresses: impl Iterator<Item = String>) -> Self {
+    /// These hosts, with the server's address. The server tells them at once.
+    pub fn new<'a>(hosts: impl Iterator<Item = (&'a HostKey, &'a Option<IpAddr>)>) -> Self {
+        let addresses = hosts.filter_map(|(host, ours)| Some((host.address.parse().ok()?, *ours)));
         Self {
-            addresses: addresses.filter_map(|text| text.parse().ok()).collect(),
+            addresses: addresses.collect(),
             next: Nanos(0),
         }
     }
@@ -41,7 +42,7 @@ impl Untold {
 
 impl Lockd {
     /// Tells hosts that this server has started anew, and tries those again that it did not reach. They know the server by the
-    /// address that they see.
+    /// address that they used, and hear the call only from there.
     pub(super) fn tell_hosts(&self, now: Nanos) {
         let Some(peers) = &self.peers else {
             return;
@@ -55,7 +56,7 @@ impl Lockd {
         let addresses = std::mem::take(&mut untold.addresses);
         drop(untold);
         let in_time = self.export.locks().is_reclaiming(Side::Nlm, now);
-        for address in addresses {
+        for (address, used) in addresses {
             if !in_time {
                 tracing::warn!(
                     client = %address,
@@ -65,11 +66,12 @@ impl Lockd {
             }
             let call = PeerCall {
                 address,
+                ours: used,
                 program: PROGRAM,
                 version: VERSION,
                 procedure: Procedure::Notify.code(),
                 arguments: Box::new(move |ours| {
-                    let name = ours.to_string();
+                    let name = used.unwrap_or(ours).to_string();
                     let told = Notification {
                         host: HostName(name.as_bytes()),
                         state,
@@ -84,7 +86,7 @@ impl Lockd {
                 }
                 Heard::Unreached | Heard::Silence => {
                     if let Some(lockd) = me.and_then(|me| me.upgrade()) {
-                        lockd.untold.lock().addresses.insert(address);
+                        lockd.untold.lock().addresses.insert((address, used));
                     }
                 }
             };
@@ -94,21 +96,18 @@ impl Lockd {
 }
 
 /// NSM version 1.
-pub struct Nsm {
-    lockd: Arc<Lockd>,
-    access: Arc<Access>,
-}
+pub struct Nsm(Arc<Lockd>);
 
 impl Nsm {
-    /// The program of this lock manager, for hosts that `access` admits.
-    pub fn new(lockd: Arc<Lockd>, access: Arc<Access>) -> Self {
-        Self { lockd, access }
+    /// The program of this lock manager.
+    pub fn new(lockd: Arc<Lockd>) -> Self {
+        Self(lockd)
     }
 
     /// Status monitors call from any port.
     fn admits(&self, peer: &Peer) -> bool {
         match peer {
-            Peer::Address(address) => self.access.admits_address(address.ip()),
+            Peer::Address(address) => self.0.access.admits_address(address.ip()),
             Peer::Uid { .. } | Peer::Simulated(_) => true,
         }
     }
@@ -119,7 +118,7 @@ impl Nsm {
         call: &Call<'_>,
         results: &mut Writer<'_>,
     ) -> Result<Answer, XdrError> {
-        let state = self.lockd.state;
+        let state = self.0.state;
         let nobody = Monitored {
             outcome: Outcome::Fail,
             state,
@@ -151,7 +150,7 @@ impl Nsm {
                 let told: Notification<'_> = last(arguments)?;
                 let from = who(call.caller, odafs_common::wire::nlm4::Name(told.host.0)).key;
                 let freed = self
-                    .lockd
+                    .0
                     .with(|hosts, _| hosts.started_anew(&from.address, &from.name, told.state));
                 if freed > 0 {
                     tracing::info!(

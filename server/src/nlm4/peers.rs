@@ -6,6 +6,9 @@ use std::net::IpAddr;
 pub struct PeerCall {
     /// The host.
     pub address: IpAddr,
+    /// The address of this server that the host uses, if it is known. The call comes from there if possible, because hosts
+    /// disregard what comes from elsewhere.
+    pub ours: Option<IpAddr>,
     /// RPC program number.
     pub program: u32,
     /// Its version.

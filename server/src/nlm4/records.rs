@@ -1,8 +1,10 @@
 //! The hosts to tell when the server starts anew, on stable storage. A file in the state directory has a line for each: its
-//! address, and its name in hexadecimal digits.
+//! address, its name, and the server's address, as the host used it, in hexadecimal digits. Earlier servers wrote no third
+//! field.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::net::IpAddr;
 
 use super::hosts::{HostKey, Record};
 use crate::vfs::hex::{self, hex};
@@ -15,7 +17,7 @@ const HOSTS_MAX: usize = 1 << 12;
 
 /// The hosts to tell.
 pub struct Records {
-    hosts: BTreeSet<HostKey>,
+    hosts: BTreeMap<HostKey, Option<IpAddr>>,
     keep: Option<Keep>,
 }
 
@@ -23,7 +25,7 @@ impl Records {
     /// The records of a server that keeps nothing.
     pub fn none() -> Self {
         Self {
-            hosts: BTreeSet::new(),
+            hosts: BTreeMap::new(),
             keep: None,
         }
     }
@@ -37,9 +39,10 @@ impl Records {
         }
     }
 
-    /// The hosts that the earlier server kept, until the first change is applied.
-    pub(super) fn hosts(&self) -> HashSet<HostKey> {
-        self.hosts.iter().cloned().collect()
+    /// The hosts that the earlier server kept, until the first change is applied, and the server's address, as each used it.
+    pub(super) fn hosts(&self) -> HashMap<HostKey, Option<IpAddr>> {
+        let hosts = self.hosts.iter();
+        hosts.map(|(host, ours)| (host.clone(), *ours)).collect()
     }
 
     /// Keeps changes. A failure is logged: the hosts concerned lose their locks with the next restart, and do not hear of it.
@@ -47,17 +50,21 @@ impl Records {
         let mut changed = false;
         for change in changes {
             changed |= match change {
-                Record::Keep(host) => self.hosts.insert(host),
-                Record::Forget(host) => self.hosts.remove(&host),
+                Record::Keep(host, ours) => self.hosts.insert(host, ours) != Some(ours),
+                Record::Forget(host) => self.hosts.remove(&host).is_some(),
             };
         }
         let Some(keep) = self.keep.as_mut().filter(|_| changed) else {
             return;
         };
         let mut text = String::new();
-        for host in &self.hosts {
+        for (host, ours) in &self.hosts {
             let (address, name) = (hex(host.address.as_bytes()), hex(&host.name));
-            text.extend([&address, " ", &name, "\n"]);
+            text.extend([&address, " ", &name]);
+            if let Some(ours) = ours {
+                text.extend([" ", &hex(ours.to_string().as_bytes())]);
+            }
+            text.push('\n');
         }
         if let Err(error) = keep(&text) {
             tracing::warn!(
@@ -68,12 +75,18 @@ impl Records {
     }
 }
 
-fn host(line: &str) -> Option<HostKey> {
-    let (address, name) = line.split_once(' ')?;
-    Some(HostKey {
-        address: String::from_utf8(hex::bytes(address)?).ok()?,
+fn host(line: &str) -> Option<(HostKey, Option<IpAddr>)> {
+    let text = |digits: &str| String::from_utf8(hex::bytes(digits)?).ok();
+    let (address, rest) = line.split_once(' ')?;
+    let (name, ours) = match rest.split_once(' ') {
+        Some((name, ours)) => (name, Some(text(ours)?.parse().ok()?)),
+        None => (rest, None),
+    };
+    let host = HostKey {
+        address: text(address)?,
         name: hex::bytes(name)?,
-    })
+    };
+    Some((host, ours))
 }
 
 #[cfg(test)]
@@ -98,20 +111,23 @@ mod tests {
             Ok(())
         });
         let (one, two) = (key("10.0.0.1", b"one\n"), key("fe80::1", &[0, 255]));
+        let ours = Some("10.0.0.9".parse().unwrap());
         records.apply(vec![
-            Record::Keep(one.clone()),
-            Record::Keep(two.clone()),
-            Record::Keep(key("10.0.0.1", b"")),
+            Record::Keep(one.clone(), None),
+            Record::Keep(two.clone(), None),
+            Record::Keep(key("10.0.0.1", b""), ours),
         ]);
+        records.apply(vec![Record::Keep(one.clone(), ours)]);
         records.apply(vec![Record::Forget(key("10.0.0.1", b""))]);
         let text = kept.lock().unwrap().clone();
         let again = Records::read(&text, |_| Ok(()));
-        assert_eq!(again.hosts(), HashSet::from([one, two]));
+        assert_eq!(again.hosts(), HashMap::from([(one, ours), (two, None)]));
     }
 
     #[test]
     fn lines_that_are_none_are_passed_over() {
-        let records = Records::read("zz 00\n\n00\n0 0\nff 00\n3a 0a\n", |_| Ok(()));
-        assert_eq!(records.hosts(), HashSet::from([key(":", b"\n")]));
+        let text = "zz 00\n\n00\n0 0\nff 00\n3a 0a\n3a 0b zz\n3a 0c 3a3a31 00\n";
+        let records = Records::read(text, |_| Ok(()));
+        assert_eq!(records.hosts(), HashMap::from([(key(":", b"\n"), None)]));
     }
 }

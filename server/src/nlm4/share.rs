@@ -15,6 +15,8 @@ pub(super) struct Share {
     owner: Vec<u8>,
     mode: ShareMode,
     access: ShareAccess,
+    /// The number of the host's start, as it had last said by then.
+    state: u32,
 }
 
 impl Share {
@@ -54,14 +56,16 @@ impl Hosts {
             return Status::DeniedNoLocks;
         }
         self.count(host, |counts| &mut counts.shares, 1, 0);
-        if let Some(host) = self.hosts.get_mut(&host) {
+        let known = self.hosts.get_mut(&host).map(|host| {
             host.shares += 1;
-        }
+            host.state
+        });
         let share = Share {
             host,
             owner: owner.to_vec(),
             mode,
             access,
+            state: known.unwrap_or(0),
         };
         self.shares.entry(file).or_default().push(share);
         self.record(host);
@@ -69,8 +73,8 @@ impl Hosts {
     }
 
     /// UNSHARE
-    pub fn unshare(&mut self, now: Nanos, who: &Who, file: ObjectId, owner: &[u8]) -> Status {
-        if let Ok(host) = self.host(now, who) {
+    pub fn unshare(&mut self, who: &Who, file: ObjectId, owner: &[u8]) -> Status {
+        if let Some(host) = self.names.get(&who.key).copied() {
             self.unshare_of(host, file, owner);
         }
         Status::Granted
@@ -89,16 +93,18 @@ impl Hosts {
         self.forget_shares(host, gone);
     }
 
-    /// Removes all shares of the host.
-    pub fn unshare_all(&mut self, host: u32) {
+    /// Removes the shares of a host for which `goes` says so, by the file and by the number of the host's start. Returns how
+    /// many those were.
+    pub fn unshare_all(&mut self, host: u32, goes: impl Fn(ObjectId, u32) -> bool) -> usize {
         let mut gone = 0;
-        self.shares.retain(|_, shares| {
+        self.shares.retain(|file, shares| {
             let before = shares.len();
-            shares.retain(|share| share.host != host);
+            shares.retain(|share| share.host != host || !goes(*file, share.state));
             gone += before - shares.len();
             !shares.is_empty()
         });
         self.forget_shares(host, gone);
+        gone
     }
 
     fn forget_shares(&mut self, number: u32, gone: usize) {
@@ -109,7 +115,7 @@ impl Hosts {
     }
 }
 
-/// SHARE, or UNSHARE.
+/// SHARE, or UNSHARE. Shares outlive their file.
 pub(super) fn share<'a>(
     lockd: &Lockd,
     call: &Call<'_>,
@@ -119,17 +125,17 @@ pub(super) fn share<'a>(
     let share = &arguments.share;
     let who = who(call.caller, share.caller);
     let shared = || {
-        let file = lockd.file(call, share.file)?;
-        if begins {
-            lockd.may_lock(call, file)?;
-        }
         let owner = share.owner.0;
+        if !begins {
+            let file = lockd.named(share.file)?;
+            return Ok(lockd.with_unrecorded(|hosts, _| hosts.unshare(&who, file, owner)));
+        }
+        let file = lockd.file(call, share.file)?;
+        lockd.may_lock(call, file)?;
         let how = (share.mode, share.access);
-        Ok(match begins {
-            true => {
-                lockd.with(|hosts, now| hosts.share(now, &who, file, owner, how, arguments.reclaim))
-            }
-            false => lockd.with_unrecorded(|hosts, now| hosts.unshare(now, &who, file, owner)),
+        lockd.with(|hosts, now| {
+            let status = hosts.share(now, &who, file, owner, how, arguments.reclaim);
+            lockd.still_reaches(hosts, call, file).and(Ok(status))
         })
     };
     let status = shared().unwrap_or_else(|status: Status| status);

@@ -7,6 +7,7 @@ use odafs_common::wire::odafs::{
     Accepted, Handshake, Mode, OdafsStatus, OpenSessionArgs, OpenSessionResult, Parameters,
 };
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Writer};
+use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_fabric::{Peer, clock, entropy};
 use odafs_nic::calls::Transport;
@@ -106,10 +107,15 @@ fn open(
     let session = nic
         .open_numbered(number, session)
         .map_err(|_| OdafsStatus::TooMany)?;
+    let id = session.id().0;
     let opened_by = (&call.caller.peer, call.caller.connection);
     export
         .sessions()
         .add(place, session, call.rights.identity(&call.who), opened_by);
+    // Nobody else would end it: the program may have heard of the end of the connection before there was a session.
+    if call.caller.notes.is_closed() {
+        export.close_session(id);
+    }
     Ok(message)
 }
 
@@ -165,7 +171,7 @@ fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
     }
 }
 
-/// Reserves a session for the caller. Sessions that have ended make room.
+/// Reserves a session for the caller.
 fn reserve<'a>(
     export: &'a Exports,
     nic: &Arc<Nic>,
@@ -177,18 +183,22 @@ fn reserve<'a>(
     if let Some(place) = export.sessions().reserve(owner, max) {
         return Ok(place);
     }
-    let now = clock::now();
-    for id in export
-        .sessions()
-        .matching(|session| !session.nic().is_open(now))
-    {
-        export.close_session(id);
-    }
+    make_room(export, owner, clock::now());
     let place = export.sessions().reserve(owner, max);
     place.ok_or_else(|| {
         tracing::debug!(?owner, sessions = nic.session_count(), "too many sessions");
         OdafsStatus::TooMany
     })
+}
+
+/// Ends sessions that are over, and those of the owner that no connection has used for direct reads in their first minute.
+pub(super) fn make_room(export: &Exports, owner: SessionOwner, now: Nanos) {
+    for id in export.sessions().matching(|session| {
+        let nic = session.nic();
+        !nic.is_open(now) || session.owner() == owner && !nic.is_used(now)
+    }) {
+        export.close_session(id);
+    }
 }
 
 fn status(error: HandshakeError) -> OdafsStatus {

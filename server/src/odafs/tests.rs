@@ -10,6 +10,7 @@ use odafs_common::wire::nfs3::{FileHandle, Status};
 use odafs_common::wire::odafs::*;
 use odafs_common::wire::xdr::Reader;
 use odafs_fabric::Peer;
+use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, ChunkSource, Notes, Placements, Transport};
 
@@ -20,6 +21,7 @@ use crate::vfs::Credential;
 use crate::vfs::export::{Direct, ExportsConfig};
 use crate::vfs::file::File;
 use crate::vfs::read::Effort;
+use crate::vfs::sessions::SessionOwner;
 use crate::vfs::testing::{PAGE, World, other, owner};
 
 const P: usize = PAGE as usize;
@@ -63,6 +65,7 @@ impl Room {
             world,
             caller: Caller {
                 peer: peer(1000),
+                local: None,
                 connection: 1,
                 transport: Transport::Shm,
                 reply_bytes_max: 64 << 10,
@@ -217,6 +220,30 @@ fn sessions_end_with_their_connection() {
     room.odafs.closed(1);
     let sessions = room.world.export.sessions();
     assert!(sessions.get(first).is_none() && sessions.get(second).is_some());
+}
+
+#[test]
+fn a_session_that_is_opened_after_the_end_of_its_connection_ends_at_once() {
+    let room = Room::guarded();
+    room.caller.notes.close();
+    room.odafs.closed(room.caller.connection);
+    let late = room.session().accepted.session;
+    assert!(room.world.export.sessions().get(late).is_none());
+    assert_eq!(room.world.export.nic().expect("a NIC").session_count(), 0);
+}
+
+#[test]
+fn an_owner_without_room_loses_the_sessions_that_it_does_not_use() {
+    let mut room = Room::guarded();
+    let mine = room.session().accepted.session;
+    room.caller.peer = peer(1001);
+    let other = room.session().accepted.session;
+    let (export, now) = (&room.world.export, clock::now());
+    let owner = SessionOwner::from(&peer(1000));
+    open_session::make_room(export, owner, now);
+    assert!(export.sessions().get(mine).is_some());
+    open_session::make_room(export, owner, now + Nanos::from_secs(61));
+    assert!(export.sessions().get(mine).is_none() && export.sessions().get(other).is_some());
 }
 
 #[test]

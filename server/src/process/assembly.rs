@@ -312,8 +312,8 @@ fn service(
     }
     let mut by_datagrams = Vec::new();
     if let Some(config) = locks {
-        let lockd = Lockd::start(Arc::clone(export), config);
-        let monitor = Nsm::new(Arc::clone(&lockd), Arc::clone(&access));
+        let lockd = Lockd::start(Arc::clone(export), Arc::clone(&access), config);
+        let monitor = Nsm::new(Arc::clone(&lockd));
         by_datagrams.push((monitor.number(), monitor.version()));
         programs.push(Box::new(Nlm4::new(lockd)));
         programs.push(Box::new(monitor));

@@ -79,6 +79,7 @@ fn serve(socket: &UdpSocket, service: &Service, stopped: &AtomicBool) {
         number += 1;
         let caller = Caller {
             peer: Peer::Address(from),
+            local: None,
             // Each datagram counts as a connection of one call.
             connection: FIRST_CONNECTION + number,
             transport: Transport::NfsTcp,

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use odafs_common::wire::portmap::{self, Address, Binding, Mapping};
 use odafs_common::wire::record::RecordMark;
-use odafs_common::wire::rpc::{self, Auth};
+use odafs_common::wire::rpc::{self, Auth, Rejection};
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Writer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
@@ -157,7 +157,7 @@ async fn make_call(call: PeerCall, portmap: u16) -> Heard {
     let (host, program) = (call.address, call.program);
     let connected = async {
         let port = port_of(&call, portmap).await?;
-        connect((host, port).into()).await
+        connect((host, port).into(), call.ours).await
     };
     let mut stream = match connected.await {
         Ok(stream) => stream,
@@ -173,22 +173,36 @@ async fn make_call(call: PeerCall, portmap: u16) -> Heard {
     let procedure = (call.program, call.version, call.procedure);
     match answer(&mut stream, procedure, &(call.arguments)(ours)).await {
         Ok(results) => Heard::Answer(results),
-        Err(error) => {
+        Err(NoAnswer::Refused(why)) => {
+            tracing::debug!(%host, program, %why, "a client's program refused a call");
+            Heard::Unreached
+        }
+        Err(NoAnswer::Lost(error)) => {
             tracing::debug!(%host, program, %error, "a client's program did not answer");
             Heard::Silence
         }
     }
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = timeout(STEP, TcpStream::connect(address)).await??;
+/// Connects from this address of ours, or from any if the server has it no more.
+async fn connect(address: SocketAddr, ours: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(ours) = ours
+        && let Err(error) = socket.bind((ours, 0).into())
+    {
+        tracing::debug!(%address, %ours, %error, "cannot call a client from the address that it knows");
+    }
+    let stream = timeout(STEP, socket.connect(address)).await??;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// Asks the host's portmapper for the port of a program.
 async fn port_of(call: &PeerCall, portmap: u16) -> io::Result<u16> {
-    let mut stream = connect((call.address, portmap).into()).await?;
+    let mut stream = connect((call.address, portmap).into(), call.ours).await?;
     if call.address.is_ipv6() {
         return port_by_rpcbind(&mut stream, call).await;
     }
@@ -227,12 +241,35 @@ async fn port_by_rpcbind(stream: &mut TcpStream, call: &PeerCall) -> io::Result<
     }
 }
 
+/// Why a call has no results.
+enum NoAnswer {
+    /// The host has not carried it out.
+    Refused(Rejection),
+    /// The host may have carried it out.
+    Lost(io::Error),
+}
+
+impl From<io::Error> for NoAnswer {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<NoAnswer> for io::Error {
+    fn from(why: NoAnswer) -> Self {
+        match why {
+            NoAnswer::Refused(why) => Self::other(why),
+            NoAnswer::Lost(error) => error,
+        }
+    }
+}
+
 /// Calls a procedure and returns its results.
 async fn answer(
     stream: &mut TcpStream,
     (program, version, procedure): (u32, u32, u32),
     arguments: &[u8],
-) -> io::Result<Vec<u8>> {
+) -> Result<Vec<u8>, NoAnswer> {
     let xid = program ^ procedure;
     let mut message = Vec::new();
     let mut w = Writer::new(&mut message);
@@ -244,13 +281,16 @@ async fn answer(
         stream.write_all(&message).await?;
         read_record(stream).await
     };
-    let reply = timeout(STEP, called).await??;
+    let reply = timeout(STEP, called).await.map_err(io::Error::from)??;
     let reply = rpc::parse_reply(&reply).map_err(io::Error::other)?;
     if reply.xid != xid {
-        return Err(io::Error::other("an answer to something else"));
+        return Err(io::Error::other("an answer to something else").into());
     }
-    let results = reply.body.map_err(io::Error::other)?;
-    Ok(results.rest().to_vec())
+    match reply.body {
+        Ok(results) => Ok(results.rest().to_vec()),
+        Err(why @ Rejection::SystemError) => Err(io::Error::other(why).into()),
+        Err(why) => Err(NoAnswer::Refused(why)),
+    }
 }
 
 /// Reads a record, which may come in any number of fragments.

@@ -251,9 +251,6 @@ impl Server {
         self.portmap.take();
         self.metrics.take();
         self.assembly.stop();
-        if let Some(socket) = &self.config.shm {
-            let _ = std::fs::remove_file(socket);
-        }
     }
 }
 

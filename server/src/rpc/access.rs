@@ -14,10 +14,12 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use odafs_common::wire::rpc::{Auth, AuthStat};
 use odafs_fabric::Peer;
-use odafs_fabric::sync::RwLock;
+use odafs_fabric::clock;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+use odafs_fabric::sync::{Mutex, RwLock};
 use odafs_nic::calls::Caller;
 
+use crate::rpc::seen::Seldom;
 use crate::vfs::Credential;
 
 pub use rights::Rights;
@@ -246,6 +248,8 @@ pub struct Access {
     /// What everyone becomes under [`Squash::All`], unless a rule says otherwise.
     everyone: Credential,
     nobody: Credential,
+    /// Of refusals, for the log.
+    refusals: Mutex<Seldom>,
 }
 
 /// What a rule makes of the ids of a caller that it admits.
@@ -294,6 +298,7 @@ impl Access {
             by_tag: Box::default(),
             everyone,
             nobody,
+            refusals: Mutex::default(),
         }
     }
 
@@ -356,6 +361,21 @@ impl Access {
             .any(|rule| rule.admits_address(address))
     }
 
+    /// Whether peers at an address may reach the export with this tag. Tag 0 stands for what lies above all exports.
+    pub fn admits_address_on(&self, address: IpAddr, tag: u16) -> bool {
+        match self.number_of(tag) {
+            Some(SERVER) => self.admits_address(address),
+            Some(at) => {
+                let rules = self.rules.read();
+                rules
+                    .0
+                    .get(at)
+                    .is_some_and(|rule| rule.admits_address(address))
+            }
+            None => false,
+        }
+    }
+
     /// The verdict on a caller at the server, as it is kept with the connection.
     pub fn verdict(&self, caller: &Caller) -> AccessVerdict {
         self.verdict_at(caller, SERVER)
@@ -365,6 +385,11 @@ impl Access {
     pub fn verdict_on(&self, caller: &Caller, tag: u16) -> AccessVerdict {
         let number = self.number_of(tag);
         number.map_or(AccessVerdict::Stranger, |at| self.verdict_at(caller, at))
+    }
+
+    /// If a refusal is to be logged, how many before it were not.
+    pub fn untold_refusals(&self) -> Option<u64> {
+        self.refusals.lock().untold(clock::now())
     }
 
     /// The number of the rule for this tag.

@@ -10,7 +10,8 @@
 //! connection: a client that removes a directory has had the answer to its MKDIR, and a call that looks like that MKDIR is
 //! a new one.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use lru::LruCache;
@@ -19,6 +20,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
+use odafs_nic::calls::Back;
 
 use crate::vfs::sessions::PeerKey;
 
@@ -40,10 +42,25 @@ struct Key {
 pub enum Seen {
     /// Nothing: serve it, and give the reply to the [`InProgress`].
     New(InProgress),
-    /// It is being served: do not reply.
+    /// It is being served: do not reply. [`InProgress::served`] tells where the reply goes too.
     InProgress,
     /// It was served, with this reply.
     Served(Arc<[u8]>),
+}
+
+/// Whoever makes a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// The peer.
+    pub peer: &'a Peer,
+    /// The way back over its connection, if a reply can go there that comes later than its call.
+    pub back: Option<&'a Arc<dyn Back>>,
+}
+
+impl<'a> From<&'a Peer> for Asker<'a> {
+    fn from(peer: &'a Peer) -> Self {
+        Self { peer, back: None }
+    }
 }
 
 /// What a repetition of a call would do. The replies to `Write` and `Change` are kept in this cache.
@@ -96,8 +113,9 @@ pub struct DuplicateCache {
 #[derive(Debug)]
 struct Calls {
     bounds: Bounds,
-    /// Apart from the replies, so that no call under way is forgotten. The transports bound how many there are.
-    in_progress: HashSet<Key>,
+    /// Apart from the replies, so that no call under way is forgotten. The transports bound how many there are. With the way
+    /// back to whoever repeated the call last.
+    in_progress: HashMap<Key, Option<Arc<dyn Back>>>,
     clients: LruCache<PeerKey, Client>,
     /// Replies in all.
     kept: usize,
@@ -107,6 +125,8 @@ struct Calls {
 #[derive(Debug)]
 struct Client {
     changes: LruCache<Key, Served>,
+    /// Of `changes`, the keys of those that are about a name.
+    about: HashMap<(u64, Option<u16>), HashSet<Key>>,
     writes: LruCache<Key, Served>,
 }
 
@@ -116,6 +136,17 @@ struct Served {
     at: Nanos,
     names: Names,
     port: Option<u16>,
+}
+
+impl Served {
+    /// The names that it is about, with its port.
+    fn of_port(&self) -> impl Iterator<Item = (u64, Option<u16>)> + use<> {
+        let port = self.port;
+        self.names
+            .into_iter()
+            .flatten()
+            .map(move |name| (name, port))
+    }
 }
 
 /// The names that a call is about, hashed.
@@ -130,7 +161,7 @@ impl DuplicateCache {
         Self {
             calls: Arc::new(Mutex::new(Calls {
                 bounds,
-                in_progress: HashSet::new(),
+                in_progress: HashMap::new(),
                 clients: LruCache::unbounded(),
                 kept: 0,
             })),
@@ -139,14 +170,14 @@ impl DuplicateCache {
     }
 
     /// Looks a call up, and remembers it as in progress if it is new. `arguments` are the bytes on the wire.
-    pub fn begin<'a>(
+    pub fn begin<'a, 'p>(
         &self,
-        peer: &Peer,
+        from: impl Into<Asker<'p>>,
         header: &CallHeader<'_>,
         arguments: impl Into<Gather<'a>>,
         repeats: Repeats<'_>,
     ) -> Seen {
-        let arguments = arguments.into();
+        let (arguments, Asker { peer, back }) = (arguments.into(), from.into());
         let key = Key {
             peer: peer.into(),
             xid: header.xid,
@@ -165,8 +196,14 @@ impl DuplicateCache {
         if let Some(reply) = calls.reply(&key, writes) {
             return Seen::Served(reply);
         }
-        if !calls.in_progress.insert(key) {
-            return Seen::InProgress;
+        match calls.in_progress.entry(key) {
+            Entry::Occupied(mut asked) => {
+                if let Some(back) = back {
+                    *asked.get_mut() = Some(Arc::clone(back));
+                }
+                return Seen::InProgress;
+            }
+            Entry::Vacant(new) => drop(new.insert(None)),
         }
         Seen::New(InProgress {
             calls: self.calls.clone(),
@@ -205,6 +242,7 @@ impl Calls {
         let bounds = self.bounds;
         let client = self.clients.get_or_insert_mut(key.peer, || Client {
             changes: LruCache::unbounded(),
+            about: HashMap::new(),
             writes: LruCache::unbounded(),
         });
         let before = client.len();
@@ -212,15 +250,15 @@ impl Calls {
             client.forget(&served.names, served.port);
         }
         if served.reply.len() <= REPLY_BYTES_MAX {
-            client.replies(writes).put(key, served);
+            client.put(key, writes, served);
         }
-        for (replies, most) in [
-            (&mut client.changes, bounds.changes),
-            (&mut client.writes, bounds.writes),
-        ] {
-            while replies.len() > most {
-                replies.pop_lru();
-            }
+        while client.changes.len() > bounds.changes
+            && let Some((key, oldest)) = client.changes.pop_lru()
+        {
+            client.is_gone(key, &oldest);
+        }
+        while client.writes.len() > bounds.writes {
+            client.writes.pop_lru();
         }
         self.kept = self.kept - before + client.len();
         while self.kept > bounds.total
@@ -246,14 +284,34 @@ impl Client {
     /// Forgets the replies that are about one of the names and went to the same port. Several clients may share an
     /// address, and a change by one of them does not say what another has received.
     fn forget(&mut self, names: &Names, port: Option<u16>) {
-        let about = |served: &Served| {
-            let mut names = names.iter().flatten();
-            served.port == port && names.any(|name| served.names.contains(&Some(*name)))
-        };
-        let overtaken = self.changes.iter().filter(|(_, served)| about(served));
-        let overtaken: Vec<Key> = overtaken.map(|(key, _)| *key).collect();
-        for key in overtaken {
-            self.changes.pop(&key);
+        for name in names.iter().flatten() {
+            for key in self.about.remove(&(*name, port)).unwrap_or_default() {
+                if let Some(overtaken) = self.changes.pop(&key) {
+                    self.is_gone(key, &overtaken);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, key: Key, writes: bool, served: Served) {
+        let names = served.of_port();
+        if let Some(earlier) = self.replies(writes).put(key, served) {
+            self.is_gone(key, &earlier);
+        }
+        for name in names {
+            self.about.entry(name).or_default().insert(key);
+        }
+    }
+
+    /// A reply is kept no longer.
+    fn is_gone(&mut self, key: Key, served: &Served) {
+        for name in served.of_port() {
+            if let Entry::Occupied(mut about) = self.about.entry(name) {
+                about.get_mut().remove(&key);
+                if about.get().is_empty() {
+                    about.remove();
+                }
+            }
         }
     }
 }
@@ -269,8 +327,9 @@ pub struct InProgress {
 }
 
 impl InProgress {
-    /// The call has been served with this reply.
-    pub fn served(self, reply: &[u8]) {
+    /// The call has been served with this reply. Returns the way back to whoever has repeated it last: the reply goes there too,
+    /// because the connection of the first call may be gone.
+    pub fn served(self, reply: &[u8]) -> Option<Arc<dyn Back>> {
         let results = rpc::parse_reply(reply)
             .ok()
             .and_then(|reply| reply.body.ok());
@@ -283,6 +342,7 @@ impl InProgress {
         };
         let mut calls = self.calls.lock();
         calls.keep(self.key, self.writes, served, changed);
+        calls.in_progress.get_mut(&self.key)?.take()
     }
 }
 
@@ -360,223 +420,4 @@ impl Checksum {
 }
 
 #[cfg(test)]
-mod tests {
-    use odafs_common::wire::rpc::{AuthSys, Groups};
-
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds {
-        changes: 10,
-        writes: 2,
-        total: 25,
-        age: Nanos::from_secs(120),
-    };
-    const CHANGE: Repeats<'_> = Repeats::Change { names: [None; 2] };
-
-    /// A change of a name in a directory.
-    fn of(name: &[u8]) -> Repeats<'_> {
-        Repeats::Change {
-            names: [None, Some((b"directory", name))],
-        }
-    }
-
-    fn peer(address: &str) -> Peer {
-        Peer::Address(address.parse().expect("an address"))
-    }
-
-    fn header(xid: u32, procedure: u32, uid: u32, stamp: u32) -> CallHeader<'static> {
-        CallHeader {
-            xid,
-            program: 100_003,
-            version: 3,
-            procedure,
-            credential: Auth::Sys(AuthSys {
-                stamp,
-                machine: b"here",
-                uid,
-                gid: 0,
-                gids: Groups::new(&[]),
-            }),
-            verifier: Auth::None,
-        }
-    }
-
-    fn serve(seen: Seen, reply: &[u8]) {
-        match seen {
-            Seen::New(call) => call.served(reply),
-            other => panic!("expected a new call, got {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_repeated_call_gets_the_first_reply_from_any_port() {
-        let cache = DuplicateCache::new(BOUNDS);
-        let call = header(1, 8, 0, 5);
-        serve(
-            cache.begin(&peer("10.0.0.1:700"), &call, b"args", CHANGE),
-            b"reply",
-        );
-        let again = cache.begin(&peer("10.0.0.1:901"), &header(1, 8, 0, 6), b"args", CHANGE);
-        assert!(matches!(again, Seen::Served(reply) if *reply == *b"reply"));
-    }
-
-    #[test]
-    fn whatever_differs_makes_another_call() {
-        let cache = DuplicateCache::new(BOUNDS);
-        let here = peer("10.0.0.1:700");
-        serve(
-            cache.begin(&here, &header(1, 8, 0, 0), b"args", CHANGE),
-            b"reply",
-        );
-        let others = [
-            cache.begin(&peer("10.0.0.2:700"), &header(1, 8, 0, 0), b"args", CHANGE),
-            cache.begin(&here, &header(2, 8, 0, 0), b"args", CHANGE),
-            cache.begin(&here, &header(1, 9, 0, 0), b"args", CHANGE),
-            cache.begin(&here, &header(1, 8, 1, 0), b"args", CHANGE),
-            cache.begin(&here, &header(1, 8, 0, 0), b"argz", CHANGE),
-            cache.begin(&here, &header(1, 8, 0, 0), b"args\0", CHANGE),
-        ];
-        for other in others {
-            assert!(matches!(other, Seen::New(_)), "{other:?}");
-        }
-    }
-
-    #[test]
-    fn a_repeat_of_a_call_in_progress_is_dropped_until_that_ends() {
-        let cache = DuplicateCache::new(BOUNDS);
-        let (here, call) = (peer("10.0.0.1:700"), header(1, 8, 0, 0));
-        let first = cache.begin(&here, &call, b"args", CHANGE);
-        assert!(matches!(
-            cache.begin(&here, &call, b"args", CHANGE),
-            Seen::InProgress
-        ));
-        drop(first);
-        assert!(matches!(
-            cache.begin(&here, &call, b"args", CHANGE),
-            Seen::New(_)
-        ));
-    }
-
-    /// Whether the reply to a call of an earlier [`serve`] is still known.
-    fn is_kept(cache: &DuplicateCache, from: &str, xid: u32, repeats: Repeats<'_>) -> bool {
-        let seen = cache.begin(&peer(from), &header(xid, 8, 0, 0), b"", repeats);
-        matches!(seen, Seen::Served(_))
-    }
-
-    fn keep(cache: &DuplicateCache, from: &str, xid: u32, repeats: Repeats<'_>, status: u32) {
-        let mut reply = Vec::new();
-        let mut w = odafs_common::wire::xdr::Writer::new(&mut reply);
-        rpc::reply_success(&mut w, xid);
-        w.u32(status);
-        let seen = cache.begin(&peer(from), &header(xid, 8, 0, 0), b"", repeats);
-        serve(seen, &reply);
-    }
-
-    const HERE: &str = "10.0.0.1:700";
-
-    #[test]
-    fn data_and_other_clients_cost_nobody_a_reply() {
-        let cache = DuplicateCache::new(BOUNDS);
-        keep(&cache, HERE, 0, CHANGE, 0);
-        for xid in 1..1000 {
-            keep(&cache, HERE, xid, Repeats::Write, 0);
-            keep(&cache, "10.0.0.2:700", xid, CHANGE, 0);
-            keep(&cache, "10.0.0.2:700", xid, Repeats::Write, 0);
-        }
-        assert!(is_kept(&cache, HERE, 0, CHANGE));
-        assert!(is_kept(&cache, HERE, 999, Repeats::Write));
-        assert!(is_kept(&cache, "10.0.0.2:700", 999, CHANGE));
-    }
-
-    #[test]
-    fn it_is_bounded_in_number_and_size() {
-        let cache = DuplicateCache::new(BOUNDS);
-        for xid in 0..11 {
-            keep(&cache, HERE, xid, CHANGE, 0);
-        }
-        assert!(!is_kept(&cache, HERE, 0, CHANGE) && is_kept(&cache, HERE, 1, CHANGE));
-        for xid in 0..3 {
-            keep(&cache, HERE, xid, Repeats::Write, 0);
-        }
-        assert!(!is_kept(&cache, HERE, 0, Repeats::Write));
-        // Two more clients with all that they may have: the silent one goes.
-        for from in ["10.0.0.2:700", "10.0.0.3:700"] {
-            for xid in 0..10 {
-                keep(&cache, from, xid, CHANGE, 0);
-            }
-        }
-        assert!(!is_kept(&cache, HERE, 10, CHANGE));
-        assert!(is_kept(&cache, "10.0.0.2:700", 0, CHANGE));
-        assert_eq!(cache.calls.lock().kept, 20);
-        let long = vec![0; REPLY_BYTES_MAX + 1];
-        let call = header(99, 8, 0, 0);
-        serve(cache.begin(&peer(HERE), &call, b"", CHANGE), &long);
-        assert!(!is_kept(&cache, HERE, 99, CHANGE));
-    }
-
-    #[test]
-    fn a_reply_ages() {
-        let bounds = Bounds {
-            age: Nanos(0),
-            ..BOUNDS
-        };
-        let cache = DuplicateCache::new(bounds);
-        keep(&cache, HERE, 1, CHANGE, 0);
-        let kept = clock::now();
-        while clock::now() == kept {}
-        assert!(!is_kept(&cache, HERE, 1, CHANGE));
-    }
-
-    #[test]
-    fn who_changes_a_name_has_had_the_answers_about_it() {
-        let cache = DuplicateCache::new(BOUNDS);
-        keep(&cache, HERE, 1, of(b"made"), 0);
-        keep(&cache, HERE, 2, of(b"other"), 0);
-        // Refused: nothing was changed.
-        keep(&cache, HERE, 3, of(b"made"), 66);
-        // Of another client nothing is known.
-        keep(&cache, "10.0.0.2:700", 4, of(b"made"), 0);
-        assert!(is_kept(&cache, HERE, 1, of(b"made")));
-        keep(&cache, HERE, 5, of(b"made"), 0);
-        for (xid, kept) in [(1, false), (2, true), (3, false), (5, true)] {
-            assert_eq!(is_kept(&cache, HERE, xid, of(b"made")), kept, "{xid}");
-        }
-        assert!(is_kept(&cache, "10.0.0.2:700", 4, of(b"made")));
-        // Another client of the same address, or the same one after it has lost its connection.
-        let beside = format!("{}1", &HERE[..HERE.len() - 1]);
-        assert_ne!(beside, HERE);
-        keep(&cache, &beside, 6, of(b"made"), 0);
-        assert!(is_kept(&cache, HERE, 5, of(b"made")));
-    }
-
-    #[test]
-    fn the_checksum_sees_every_byte() {
-        let bytes = [7_u8; 100];
-        let checksum = |seed, bytes: &[u8]| checksum(seed, &bytes.into());
-        let whole = checksum(1, &bytes);
-        for at in 0..bytes.len() {
-            let mut other = bytes;
-            other[at] ^= 0x80;
-            assert_ne!(checksum(1, &other), whole, "byte {at}");
-        }
-        assert_ne!(checksum(1, &bytes[..99]), whole);
-        assert_ne!(checksum(2, &bytes), whole);
-    }
-
-    /// A call is the same, whatever of it came apart.
-    #[test]
-    fn the_checksum_does_not_see_where_bytes_lie() {
-        let bytes: Vec<u8> = (0..200).map(|at| (at * 7) as u8).collect();
-        let whole = Gather::from(&bytes);
-        for cut in 0..bytes.len() {
-            for piece in [1, 31, 32, 100] {
-                let mut pieces = Gather::new();
-                pieces.push_part(&whole, 0, cut);
-                let rest = bytes.len() - cut;
-                pieces.push_part(&whole, cut, piece.min(rest));
-                pieces.push_part(&whole, cut + piece.min(rest), rest.saturating_sub(piece));
-                assert_eq!(checksum(1, &pieces), checksum(1, &whole), "{cut} {piece}");
-            }
-        }
-    }
-}
+mod tests;

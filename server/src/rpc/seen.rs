@@ -10,6 +10,7 @@
 
 mod clients;
 mod histogram;
+mod seldom;
 mod slow;
 
 use std::fmt::Write as _;
@@ -25,6 +26,7 @@ use crate::vfs::metrics::{counter, describe, describe_as};
 use histogram::Histogram;
 
 pub use clients::ClientSeen;
+pub use seldom::Seldom;
 pub use slow::SlowCall;
 
 /// One call in this many is timed.

@@ -7,12 +7,12 @@ use odafs_common::wire::xdr::{Writer, padding};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::{Caller, Calls, ChunkSource, Job, Outcome, Placed};
+use odafs_nic::calls::{Caller, Calls, ChunkSource, Job, Outcome, Placed, Transport};
 
 use super::access::{Access, AccessVerdict};
 use super::arguments::{Arguments, places};
 use super::counts::{CallCounts, Counts, count};
-use super::drc::{DuplicateCache, InProgress, Repeats, Seen};
+use super::drc::{Asker, DuplicateCache, InProgress, Repeats, Seen};
 use super::program::{Admission, Answer, Call, Program, Resumed, Suspended};
 use super::seen::{self, Begun, ClientSeen, SlowCall};
 use crate::vfs::pace::{self, Company};
@@ -272,8 +272,11 @@ impl Service {
         let job = Job::new(move |reply| {
             let serve = || programs.serve_deferred(suspended, &caller, &message, reply);
             let outcome = pace::paced(&programs.company, caller.connection, serve);
-            if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
-                call.served(reply);
+            if let (Some(call), Outcome::Replied) = (in_progress, &outcome)
+                && let Some(again) = call.served(reply)
+                && !(caller.back.as_ref()).is_some_and(|first| Arc::ptr_eq(first, &again))
+            {
+                again.send(reply.clone());
             }
             let about = || programs.about(&message);
             let seen = &programs.seen;
@@ -315,7 +318,12 @@ impl Programs {
             return Repeated::Harmless;
         }
         let bytes = arguments.bytes();
-        match self.duplicates.begin(&caller.peer, header, bytes, repeats) {
+        let from = Asker {
+            peer: &caller.peer,
+            // Other transports send only calls that way.
+            back: (caller.back.as_ref()).filter(|_| caller.transport == Transport::NfsTcp),
+        };
+        match self.duplicates.begin(from, header, bytes, repeats) {
             Seen::New(call) => Repeated::First(call),
             Seen::InProgress => Repeated::Again(Outcome::Dropped, None),
             Seen::Served(reply) => Repeated::Again(Outcome::Replied, Some(reply)),

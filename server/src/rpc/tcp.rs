@@ -7,8 +7,8 @@
 //!
 //! A connection holds at most one record that is coming in, a number of calls on the pool, and a number of bytes of replies.
 //! At a bound the server reads nothing more, and TCP tells the client. A silent connection holds no buffer. A record that
-//! stops half way, or a reply that the client does not take, ends the connection after a while. TCP's keepalive ends the
-//! connection of a dead peer.
+//! stops half way or takes too long, or a reply that the client does not take, ends the connection after a while. Peers that
+//! are not in the access list may only send short records. TCP's keepalive ends the connection of a dead peer.
 
 mod buffers;
 mod connection;
@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use odafs_fabric::clock;
 use odafs_nic::calls::{Calls, Workers};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -32,6 +33,8 @@ use tokio::task::LocalSet;
 use buffers::Buffers;
 use connection::Connection;
 use round::{ConnectionRound, Rounds};
+
+use super::seen::Seldom;
 
 /// Bounds of what clients can make a server hold.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +76,26 @@ impl Limits {
             self.connections.div_ceil(8)
         }
     }
+
+    /// The longest record from `address`, in bytes.
+    fn record_bytes_of(&self, listed: &dyn Fn(IpAddr) -> bool, address: IpAddr) -> u32 {
+        if listed(address) {
+            self.record_bytes
+        } else {
+            self.record_bytes.min(STRANGERS_RECORD_BYTES)
+        }
+    }
+
+    /// How long the longest record may take from its first byte on.
+    fn record_time(&self) -> Duration {
+        self.stall + Duration::from_secs_f64(f64::from(self.record_bytes) / RECORD_RATE_MIN)
+    }
 }
+
+/// The longest record of a peer that is not in the access list: a MOUNT of the longest path, with the longest credential.
+const STRANGERS_RECORD_BYTES: u32 = 4 << 10;
+/// Bytes of a record that come in a second at the least, on average.
+const RECORD_RATE_MIN: f64 = 16384.0;
 
 /// What the connections have in common.
 struct Shared {
@@ -229,6 +251,7 @@ async fn accept(
             return;
         }
     };
+    let mut log = Seldom::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -240,7 +263,9 @@ async fn accept(
                 let place = ConnectionPermit(shared.clone());
                 let open = shared.open.fetch_add(1, Ordering::Relaxed);
                 if open >= shared.limits.connections_of(&*shared.listed, peer.ip()) {
-                    tracing::warn!(%peer, "connection closed: there are too many");
+                    if let Some(untold) = log.untold(clock::now()) {
+                        tracing::warn!(%peer, untold, "connection closed: there are too many");
+                    }
                     continue;
                 }
                 let accepted = Accepted {
@@ -304,6 +329,7 @@ async fn serve_connection(
     match Connection::new(shared, stream, peer, number, of_thread) {
         Ok(mut connection) => {
             let end = connection.run(stopped).await;
+            connection.notes().close();
             tracing::debug!(%peer, %end, "connection ended");
         }
         Err(error) => tracing::debug!(%peer, %error, "connection lost at once"),

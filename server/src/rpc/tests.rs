@@ -8,7 +8,8 @@ use odafs_fabric::Peer;
 use odafs_fabric::memory::Own;
 use odafs_fabric::sync::{Arc, Mutex};
 use odafs_nic::calls::{
-    Caller, Calls as _, ChunkSource, ChunkedArguments, Job, Notes, Outcome, Placements, Transport,
+    Back, Caller, Calls as _, ChunkSource, ChunkedArguments, Job, Notes, Outcome, Placements,
+    Transport,
 };
 use odafs_nic::registration::Contents;
 
@@ -194,6 +195,7 @@ impl Bench {
             steps,
             caller: Caller {
                 peer: Peer::Simulated(1),
+                local: None,
                 connection: 1,
                 transport: Transport::Sim,
                 reply_bytes_max: 1 << 20,
@@ -296,6 +298,54 @@ fn what_changes_something_is_done_once_however_often_it_waits() {
     assert_eq!(again, reply);
     assert_eq!(bench.steps.done(), [0, 1, 2, 3]);
     assert_eq!(bench.service.counts().duplicates, 2);
+}
+
+/// What went to a peer later than its call.
+#[derive(Debug, Default)]
+struct Mailbox(Mutex<Vec<Vec<u8>>>);
+
+impl Back for Mailbox {
+    fn send(&self, message: Vec<u8>) -> bool {
+        self.0.lock().push(message);
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_reply_goes_to_who_has_asked_last_too() {
+    let mut bench = Bench::new();
+    let connections = [(); 3].map(|()| Arc::<Mailbox>::default());
+    let change = message(CHANGES, &[]);
+    let comes_over = |bench: &mut Bench, connection: usize| {
+        let back: Arc<dyn Back> = connections[connection].clone();
+        bench.caller.back = Some(back);
+        bench.call(&change).0
+    };
+    let received = || connections.each_ref().map(|of| of.0.lock().len());
+    // Over RDMA only calls go that way.
+    let Outcome::Deferred(job) = comes_over(&mut bench, 0) else {
+        panic!("it is new");
+    };
+    assert!(matches!(comes_over(&mut bench, 1), Outcome::Dropped));
+    drop(job);
+    bench.caller.transport = Transport::NfsTcp;
+    let Outcome::Deferred(job) = comes_over(&mut bench, 0) else {
+        panic!("nobody has done it");
+    };
+    for connection in [1, 2, 0, 2] {
+        assert!(matches!(
+            comes_over(&mut bench, connection),
+            Outcome::Dropped
+        ));
+    }
+    assert_eq!(received(), [0; 3]);
+    let reply = done(job);
+    assert_eq!(received(), [0, 0, 1]);
+    assert_eq!(connections[2].0.lock()[0], reply);
 }
 
 #[test]

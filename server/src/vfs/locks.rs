@@ -54,6 +54,8 @@ pub struct Counted {
     pub before: usize,
     /// After.
     pub after: usize,
+    /// Whether the change leaves others more room than before: it gave something back, or made a write lock a read lock.
+    pub freed: bool,
 }
 
 /// What an owner had locked of a span before the server took all of it for the owner. The owner does not know of that yet.
@@ -201,12 +203,11 @@ impl Locks {
             self.denied();
             return Err(held);
         }
-        let before = ranges.count(owner);
-        ranges.lock(span, write, owner);
-        let after = ranges.count(owner);
-        // The earlier lock may have been stronger.
-        table.changed(file, owner.side);
-        Ok(Counted { before, after })
+        let counted = ranges.counting(owner, |ranges| ranges.lock(span, write, owner));
+        if counted.freed {
+            table.changed(file, owner.side);
+        }
+        Ok(counted)
     }
 
     /// As [`Locks::lock`], for an owner that does not know of it yet. [`Locks::accept`] or [`Locks::undo`] follows. What the
@@ -237,6 +238,8 @@ impl Locks {
         let counted = ranges.counting(owner, |ranges| {
             ranges.lock(span, write, owner);
             ranges.lock_all(&before.ranges, |held| held.write);
+            // What was stronger still is.
+            false
         });
         Ok((counted, before))
     }
@@ -262,6 +265,7 @@ impl Locks {
         let counted = ranges.counting(owner, |ranges| {
             ranges.unlock(before.span, owner);
             ranges.lock_all(&before.ranges, |_| true);
+            true
         });
         if ranges.is_empty() {
             table.files.remove(&file);
@@ -295,16 +299,17 @@ impl Locks {
             return Counted {
                 before: 0,
                 after: 0,
+                freed: false,
             };
         };
-        let before = ranges.count(owner);
-        ranges.unlock(span, owner);
-        let after = ranges.count(owner);
+        let counted = ranges.counting(owner, |ranges| ranges.unlock(span, owner));
         if ranges.is_empty() {
             table.files.remove(&file);
         }
-        table.changed(file, owner.side);
-        Counted { before, after }
+        if counted.freed {
+            table.changed(file, owner.side);
+        }
+        counted
     }
 
     /// How many ranges of a file an owner has locked.

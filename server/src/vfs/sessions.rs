@@ -33,6 +33,11 @@ impl OpenSession {
         }
     }
 
+    /// Whose sessions it counts to.
+    pub(crate) fn owner(&self) -> SessionOwner {
+        self.owner
+    }
+
     /// The credential of the caller that opened it.
     pub(crate) fn who(&self) -> &Credential {
         &self.who

@@ -109,6 +109,7 @@ impl Bare {
 pub fn caller(address: &str) -> Caller {
     Caller {
         peer: Peer::Address(address.parse().expect("an address")),
+        local: None,
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 2 << 20,

@@ -143,7 +143,11 @@ impl Server {
             Box::new(NfsAcl3::new(export.clone())),
             Box::new(MountProgram::new(export.clone(), access.clone())),
             Box::new(Nfs4::new(export.clone(), four)),
-            Box::new(Nlm4::new(Lockd::start(export.clone(), locks))),
+            Box::new(Nlm4::new(Lockd::start(
+                export.clone(),
+                access.clone(),
+                locks,
+            ))),
             Box::new(Odafs::new(export.clone(), SessionPolicy::default())),
         ];
         Self {

@@ -13,7 +13,7 @@ use odafs_common::wire::{nfs4, nsm};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_nic::calls::{Caller, Calls};
-use odafs_server::access::Access;
+use odafs_server::access::{Access, Rule};
 use odafs_server::config::{MinorVersions, Squash};
 use odafs_server::export::{Exports, ExportsConfig};
 use odafs_server::nfs4::Nfs4;
@@ -27,6 +27,8 @@ use crate::bare::{self, Bare};
 /// What the server has called of a client, and not heard of yet.
 pub struct PeerCalled {
     pub address: IpAddr,
+    /// The server's address from which the call comes.
+    pub from: Option<IpAddr>,
     pub program: u32,
     pub procedure: u32,
     pub arguments: Vec<u8>,
@@ -58,6 +60,7 @@ impl Peers for Network {
     fn call(&self, call: PeerCall, done: Box<dyn FnOnce(Heard) + Send>) {
         let called = PeerCalled {
             address: call.address,
+            from: call.ours,
             program: call.program,
             procedure: call.procedure,
             arguments: (call.arguments)(SERVER.parse().unwrap()),
@@ -160,7 +163,7 @@ impl Server {
             }),
             peers: Some(network.clone()),
         };
-        let lockd = Lockd::start(export.clone(), config);
+        let lockd = Lockd::start(export.clone(), access.clone(), config);
         let text = remains.kept4.lock().unwrap().clone();
         let kept = Arc::clone(&remains.kept4);
         let four = odafs_server::nfs4::Config {
@@ -176,7 +179,7 @@ impl Server {
         };
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nlm4::new(lockd.clone())),
-            Box::new(Nsm::new(lockd, access.clone())),
+            Box::new(Nsm::new(lockd)),
             Box::new(Nfs4::new(export.clone(), four)),
         ];
         let store = &remains.store;
@@ -198,6 +201,21 @@ impl Server {
     /// So much later, as far as the programs are told.
     pub fn tick_after(&self, later: Nanos) {
         self.bare.service.tick(clock::awake() + later);
+    }
+
+    /// From now on only hosts of this network may call.
+    pub fn admits_only(&self, network: &str) {
+        let rule = Rule::new(vec![network.parse().expect("a network")], Squash::None);
+        let service = &self.bare.service;
+        service.access().replace(rule, Vec::new()).expect("a rule");
+        service.rules_changed();
+    }
+
+    /// Somebody removes the file.
+    pub fn remove_file(&self) {
+        let store = &self.remains.store;
+        let removed = store.remove(&Credential::of(0, 0, &[]), store.root(), b"file");
+        removed.expect("removed");
     }
 
     /// Whether a call without arguments may wait for stable storage, as transports are told.

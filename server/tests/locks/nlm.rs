@@ -8,6 +8,7 @@ use odafs_common::wire::nlm4::{
 use odafs_common::wire::rpc::Rejection;
 use odafs_common::wire::xdr::{Decode as _, Encode as _};
 use odafs_common::wire::{nlm4, nsm};
+use odafs_fabric::clock::Nanos;
 use odafs_server::nlm4::Heard;
 
 use crate::harness::{Server, Three, caller, read, user, write};
@@ -342,6 +343,122 @@ fn a_client_that_has_started_anew_has_no_locks() {
     assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
     one.notifies("one", 5);
     assert_eq!(two.lock(write(1, 0, 5)), Status::Denied);
+}
+
+#[test]
+fn a_lock_taken_before_the_notice_does_not_save_the_ones_of_before() {
+    // Of another process, and of one with the same number.
+    for process in [2, 1] {
+        let server = Server::new();
+        let (mut one, two) = clients(&server);
+        assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+        assert_eq!(one.lock(write(1, 10, 5)), Status::Granted);
+        let share = share_of(&one, ShareMode::DenyBoth, ShareAccess::Read);
+        let shared: ShareResult<'static> = one.call(Procedure::Share, &share);
+        assert_eq!(shared.status, Status::Granted);
+        one.state = 5;
+        assert_eq!(one.lock(write(process, 100, 1)), Status::Granted);
+        if process == 1 {
+            assert_eq!(one.lock(write(1, 10, 2)), Status::Granted);
+        }
+        one.notifies("one", 5);
+        assert_eq!(two.lock(write(1, 0, 5)), Status::Granted, "{process}");
+        assert_eq!(two.lock(write(1, 12, 3)), Status::Granted, "{process}");
+        let kept = match process {
+            1 => [Status::Denied; 2],
+            _ => [Status::Granted, Status::Denied],
+        };
+        let locked = [two.lock(write(1, 10, 2)), two.lock(write(1, 100, 1))];
+        assert_eq!(locked, kept, "{process}");
+        let share = share_of(&two, ShareMode::DenyNone, ShareAccess::Write);
+        let shared: ShareResult<'static> = two.call(Procedure::Share, &share);
+        assert_eq!(shared.status, Status::Granted);
+        // Once more: it keeps what it has taken since.
+        one.notifies("one", 5);
+        assert_eq!(two.lock(write(1, 100, 1)), Status::Denied);
+    }
+}
+
+/// How a client shows that it has a lock.
+#[derive(Clone, Copy, Debug)]
+enum Shows {
+    Nothing,
+    Locks,
+    Unlocks,
+}
+
+#[test]
+fn a_grant_without_an_answer_can_be_cancelled() {
+    for shows in [Shows::Nothing, Shows::Locks, Shows::Unlocks] {
+        let server = Server::new();
+        let (one, two) = clients(&server);
+        assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
+        assert_eq!(two.lock(write(1, 0, 9).waiting()), Status::Blocked);
+        assert_eq!(one.unlock(write(1, 0, 9)), Status::Granted);
+        server.network.granted().hears(Heard::Silence);
+        assert_eq!(one.lock(write(1, 0, 9)), Status::Denied);
+        let (cancelled, free) = match shows {
+            Shows::Nothing => (Status::Granted, Status::Granted),
+            Shows::Locks => {
+                assert_eq!(two.lock(write(1, 0, 9)), Status::Granted);
+                (Status::Denied, Status::Denied)
+            }
+            Shows::Unlocks => {
+                assert_eq!(two.unlock(write(1, 3, 1)), Status::Granted);
+                (Status::Denied, Status::Denied)
+            }
+        };
+        assert_eq!(two.cancel(write(1, 0, 9)), cancelled, "{shows:?}");
+        assert_eq!(one.lock(write(1, 0, 9)), free, "{shows:?}");
+        assert_eq!(server.gauge("nlm_waiters"), 0);
+    }
+}
+
+#[test]
+fn who_may_not_call_any_more_has_no_locks() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    let three = server.client("10.1.0.3:700", "three");
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    let share = share_of(&one, ShareMode::DenyBoth, ShareAccess::Read);
+    let shared: ShareResult<'static> = one.call(Procedure::Share, &share);
+    assert_eq!(shared.status, Status::Granted);
+    for client in [&one, &two] {
+        assert_eq!(client.lock(write(2, 0, 3).waiting()), Status::Blocked);
+    }
+    assert!(!server.remains.kept.lock().unwrap().is_empty());
+    server.admits_only("10.1.0.2/31");
+    // Neither does the other program of that host get it.
+    let call = server.network.granted();
+    assert_eq!(call.address.to_string(), "10.1.0.2");
+    call.answers(Status::Granted);
+    assert_eq!(two.unlock(write(2, 0, 0)), Status::Granted);
+    assert!(server.network.is_silent());
+    assert_eq!(three.lock(write(1, 0, 0)), Status::Granted);
+    let share = share_of(&three, ShareMode::DenyNone, ShareAccess::Write);
+    let shared: ShareResult<'static> = three.call(Procedure::Share, &share);
+    assert_eq!(shared.status, Status::Granted);
+    server.admits_only("10.9.0.0/16");
+    assert_eq!(server.gauge("nlm_hosts"), 0);
+    assert_eq!(*server.remains.kept.lock().unwrap(), "");
+}
+
+#[test]
+fn a_share_outlives_its_file_until_it_is_given_back() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    let share = share_of(&one, ShareMode::DenyBoth, ShareAccess::Read);
+    let shared: ShareResult<'static> = one.call(Procedure::Share, &share);
+    assert_eq!(shared.status, Status::Granted);
+    server.remove_file();
+    // Somebody without a share makes the server remember nothing.
+    for client in [&two, &one] {
+        let share = share_of(client, ShareMode::DenyBoth, ShareAccess::Read);
+        let ended: ShareResult<'static> = client.call(Procedure::Unshare, &share);
+        assert_eq!(ended.status, Status::Granted);
+    }
+    server.tick_after(Nanos::from_secs(3600));
+    assert_eq!(server.gauge("nlm_hosts"), 0);
 }
 
 pub fn share_of<'a>(client: &'a Three<'_>, mode: ShareMode, access: ShareAccess) -> ShareArgs<'a> {

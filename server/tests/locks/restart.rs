@@ -1,5 +1,6 @@
 //! What becomes of locks when the server starts anew.
 
+use std::net::IpAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -42,6 +43,31 @@ fn a_host_that_held_locks_is_told_and_reclaims_them() {
     assert_eq!(one.unlock(write(1, 4, 1)), Status::Granted);
     server.tick();
     assert!(server.network.is_silent());
+}
+
+#[test]
+fn a_host_is_called_from_the_address_that_it_uses() {
+    for expected in [None, "10.9.9.2".parse().ok()] {
+        let server = Server::new();
+        let mut one = server.client("10.1.0.1:700", "one");
+        let two = server.client("10.1.0.2:700", "two");
+        assert_eq!(two.lock(write(1, 0, 5)), Status::Granted);
+        assert_eq!(one.lock(write(1, 0, 5).waiting()), Status::Blocked);
+        // It has mounted the server by another address since.
+        one.caller.local = expected;
+        assert_eq!(one.lock(write(1, 9, 1)), Status::Granted);
+        assert_eq!(two.unlock(write(1, 0, 5)), Status::Granted);
+        let call = server.network.granted();
+        assert_eq!(call.from, expected);
+        call.answers(Status::Granted);
+        server.tick_after(HOUR);
+        let server = Server::start(server.remains, 2, HOUR);
+        let called = server.network.all();
+        assert_eq!((called.len(), called[0].from), (1, expected));
+        let told = nsm::Notification::from_bytes(&called[0].arguments).expect("arguments");
+        let name = expected.map_or(SERVER.to_owned(), |used: IpAddr| used.to_string());
+        assert_eq!(told.host.0, name.as_bytes());
+    }
 }
 
 #[test]

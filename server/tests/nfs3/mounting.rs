@@ -116,8 +116,15 @@ fn a_caller_outside_the_access_list_is_told_so() {
     let path = DirPath(b"/export");
     let refused: MountResult<'_> = ask_from(&server, "10.2.0.1:1", Procedure::Mount, &path);
     assert_eq!(refused.err(), Some(Status::Access));
+    assert_eq!(server.deferred(), 0, "no thread of the pool refuses");
     let mounted: MountResult<'_> = ask_from(&server, "10.1.0.1:1", Procedure::Mount, &path);
     assert!(mounted.is_ok());
+    // It hears of no clients and networks either.
+    let mounts: Mounts<'_> = ask_from(&server, "10.2.0.1:1", Procedure::Dump, &());
+    let exports: Exports<'_> = ask_from(&server, "10.2.0.1:1", Procedure::Export, &());
+    assert!(mounts.0.is_empty() && exports.0.is_empty());
+    let mounts: Mounts<'_> = ask_from(&server, "10.1.0.2:1", Procedure::Dump, &());
+    assert_eq!(mounts.0.len(), 1);
 }
 
 #[test]

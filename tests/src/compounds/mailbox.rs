@@ -62,6 +62,7 @@ impl Line {
         let hears = connection > 0;
         let caller = Caller {
             peer: Peer::Simulated(connection as u32),
+            local: None,
             connection,
             transport: Transport::Sim,
             reply_bytes_max: REPLY_BYTES_MAX,

@@ -170,8 +170,13 @@ fn an_answer_for_a_connection_that_is_gone_goes_nowhere() {
     let wire = world.connect(Role::Rpc);
     wire.lock().to_server.push_back(b"deferred".into());
     world.rounds();
+    assert!(!world.echo.notes.lock().is_closed());
     wire.lock().closed = true;
     world.rounds();
+    assert!(
+        world.echo.notes.lock().is_closed(),
+        "what is under way can tell"
+    );
     let next = world.connect(Role::Rpc);
     let held = world.hands.held.lock().take().unwrap();
     held.into_iter().for_each(|task| task());

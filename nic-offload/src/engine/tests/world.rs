@@ -17,7 +17,7 @@ use odafs_fabric::{Remote, SteeringTag};
 
 use super::wire::{Door, SINK_BYTES, Shared, Wire};
 use crate::calls::{
-    Back, Caller, Calls, ChunkSource, ChunkWrite, Errand, Job, Outcome, Transport, Workers,
+    Back, Caller, Calls, ChunkSource, ChunkWrite, Errand, Job, Notes, Outcome, Transport, Workers,
 };
 use crate::capability::{NewSession, ReaderClass};
 use crate::engine::{Engine, EngineConfig, Serves};
@@ -29,6 +29,8 @@ use crate::tpt::TptEntry;
 pub(super) struct Echo {
     pub(super) arena: Arc<Arena>,
     pub(super) gone: Mutex<Vec<u64>>,
+    /// What goes with the calls of the last connection that called.
+    pub(super) notes: Mutex<Notes>,
     /// The connections whose way back is closed.
     pub(super) unheard: Mutex<Vec<u64>>,
     pub(super) calls: AtomicUsize,
@@ -41,6 +43,7 @@ pub(super) const FRAME: FrameNumber = FrameNumber(2);
 impl Calls for Echo {
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        *self.notes.lock() = caller.notes.clone();
         reply.extend_from_slice(message);
         match message.first() {
             Some(b'd') => {
@@ -191,6 +194,7 @@ impl World {
         session.admit(ReaderClass(0));
         let echo = Arc::new(Echo {
             arena: Arc::clone(&arena),
+            notes: Mutex::default(),
             gone: Mutex::default(),
             unheard: Mutex::default(),
             calls: AtomicUsize::new(0),

@@ -164,6 +164,8 @@ pub enum Called {
 pub(super) struct Calls {
     sessions: HashMap<u32, SessionId>,
     last_xid: u32,
+    /// How many were left unanswered, since this was last asked for.
+    unanswered: u64,
 }
 
 impl Calls {
@@ -530,21 +532,35 @@ impl State {
         true
     }
 
+    /// How many callbacks clients have left unanswered for too long, since this was last called.
+    pub fn take_unanswered(&mut self) -> u64 {
+        std::mem::take(&mut self.calls.unanswered)
+    }
+
     /// To be called every second or so. Sends again what clients asked to be sent again. A client that has not answered in
     /// time is sent nothing more before it binds a connection anew. SEQUENCE tells it so, early enough to return what is recalled.
+    /// If it has bound one meanwhile, the callback goes over that.
     pub(super) fn tick_callbacks(&mut self, now: Nanos) {
         self.calling.extend(std::mem::take(&mut self.later));
         let limit = Nanos(self.limits.lease.0 / 4).max(ANSWER_MIN);
         let mut silent = Vec::new();
         for id in self.calls.sessions.values() {
-            let back = back_of(&mut self.sessions, id);
-            let under_way = back.and_then(|(_, back)| back.under_way.as_ref());
+            let Some((_, back)) = back_of(&mut self.sessions, id) else {
+                continue;
+            };
+            let under_way = back.under_way.as_ref();
             if let Some(under_way) = under_way.filter(|sent| now.since(sent.since) > limit) {
-                silent.push((*id, under_way.sent, under_way.callback.clone()));
+                let newest = back.connections.last();
+                let outcome = match newest.is_some_and(|it| *it != under_way.sent.connection) {
+                    true => Called::Lost,
+                    false => Called::Refused,
+                };
+                silent.push((*id, under_way.sent, under_way.callback.clone(), outcome));
             }
         }
-        for (id, sent, callback) in silent {
-            self.called(now, sent, Called::Refused);
+        self.calls.unanswered += silent.len() as u64;
+        for (id, sent, callback, outcome) in silent {
+            self.called(now, sent, outcome);
             if let Some((_, back)) = back_of(&mut self.sessions, &id) {
                 back.again = Some(callback);
             }

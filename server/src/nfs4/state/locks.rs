@@ -327,7 +327,7 @@ impl State {
     pub(super) fn give_back(&mut self, client: u32, owner: u64, file: ObjectId, span: Span) {
         let counted = self.locks.unlock(file, span, holder(owner));
         self.count_ranges(client, counted);
-        if counted.before > 0 {
+        if counted.freed {
             self.wake(file, span);
         }
     }
@@ -343,6 +343,7 @@ impl State {
         let counted = Counted {
             before: given_back,
             after: 0,
+            freed: given_back > 0,
         };
         self.count_ranges(client, counted);
         for key in keys {

@@ -76,7 +76,12 @@ impl State {
     ) -> Result<Option<Turn>, Status> {
         let client = self.legacy_client(now, owner.client_id)?;
         self.make_room_for_state(now, client);
-        let number = self.owner(client, OwnerRole::Open, owner.owner.0)?;
+        let number = self.owner(client, OwnerRole::Open, owner.owner.0);
+        // There may be room once stable storage has forgotten the silent.
+        let number = number.map_err(|status| match self.is_held_up() {
+            true => Status::Delay,
+            false => status,
+        })?;
         let Some(found) = self.owners.get(&number) else {
             return Err(Status::ServerFault);
         };

@@ -222,6 +222,7 @@ impl State {
         });
         let all = self.limits.all_cached_bytes;
         let left = all.saturating_sub(self.cached_bytes);
+        let asked = fore.max_requests;
         // One session must not take what is left for all.
         while fore.max_requests > 1 && cached_bytes(&fore, fore.max_requests) > left / 4 {
             fore.max_requests /= 2;
@@ -229,10 +230,12 @@ impl State {
         if left < all / 8 {
             self.ask_for_slots(now);
         }
-        match cached_bytes(&fore, fore.max_requests) <= left {
-            true => Ok(fore),
-            false => Err(Status::Delay),
+        let cut = fore.max_requests < asked;
+        // There may be room once stable storage has forgotten the silent. The session would keep its few slots for long.
+        if cached_bytes(&fore, fore.max_requests) > left || (cut && self.is_held_up()) {
+            return Err(Status::Delay);
         }
+        Ok(fore)
     }
 
     /// A new session id, which others cannot guess.

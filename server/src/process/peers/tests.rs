@@ -17,6 +17,8 @@ enum Does {
     Closes,
     /// Sends these bytes in place of a record.
     Sends(&'static [u8]),
+    /// Rejects the call in these words, from the second word of a reply on.
+    Rejects(&'static [u32]),
 }
 
 /// A host where calls of the portmapper and of others end like this: the port of its portmapper, and the calls that came.
@@ -52,6 +54,14 @@ fn host_at(address: &str, portmapper: Option<u16>, others: Does) -> (u16, mpsc::
                 Does::AnswersInPieces(results) => reply(&mut stream, header.xid, results, 1),
                 Does::Closes => {}
                 Does::Sends(bytes) => stream.write_all(bytes).expect("sent"),
+                Does::Rejects(words) => {
+                    let words = [&[header.xid], words].concat();
+                    let bytes = words.iter().flat_map(|word| word.to_be_bytes());
+                    let message = Vec::from_iter(bytes);
+                    let mark = RecordMark::whole(message.len() as u32).to_bytes();
+                    let whole = [&mark, &message[..]].concat();
+                    stream.write_all(&whole).expect("sent");
+                }
             }
         }
     });
@@ -77,14 +87,16 @@ fn reply(stream: &mut impl io::Write, xid: u32, results: &[u8], piece: usize) {
 
 /// Calls the host, and waits for what becomes of that.
 fn call(portmap: u16) -> Heard {
-    call_at("127.0.0.1", portmap)
+    call_at("127.0.0.1", None, portmap)
 }
 
-fn call_at(address: &str, portmap: u16) -> Heard {
+/// The same, with the address of ours that the host uses.
+fn call_at(address: &str, ours: Option<&str>, portmap: u16) -> Heard {
     let callers = Callers::to_port(portmap).expect("a thread");
     let (tell, told) = mpsc::channel();
     let call = PeerCall {
         address: address.parse().expect("an address"),
+        ours: ours.map(|ours| ours.parse().expect("an address")),
         program: 100_021,
         version: 4,
         procedure: 5,
@@ -104,16 +116,28 @@ fn a_call_goes_to_the_port_that_the_portmapper_tells() {
 }
 
 #[test]
+fn a_call_comes_from_the_address_that_the_host_uses() {
+    let (port, came) = host(None, Does::Answers(b"done"));
+    let heard = call_at("127.0.0.1", Some("127.0.0.2"), port);
+    assert_eq!(heard, Heard::Answer(b"done".to_vec()));
+    assert_eq!(came.recv().expect("a call"), b"127.0.0.2");
+    // One that the server has no more.
+    let heard = call_at("127.0.0.1", Some("192.0.2.1"), port);
+    assert_eq!(heard, Heard::Answer(b"done".to_vec()));
+    assert_eq!(came.recv().expect("a call"), b"127.0.0.1");
+}
+
+#[test]
 fn over_ipv6_rpcbind_tells_the_port() {
     if TcpListener::bind("[::1]:0").is_err() {
         // There is none here.
         return;
     }
     let (port, came) = host_at("::1", None, Does::Answers(b"done"));
-    assert_eq!(call_at("::1", port), Heard::Answer(b"done".to_vec()));
+    assert_eq!(call_at("::1", None, port), Heard::Answer(b"done".to_vec()));
     assert_eq!(came.recv().expect("a call"), b"::1");
     let (port, _came) = host_at("::1", Some(0), Does::Closes);
-    assert_eq!(call_at("::1", port), Heard::Unreached);
+    assert_eq!(call_at("::1", None, port), Heard::Unreached);
 }
 
 #[test]
@@ -130,8 +154,25 @@ fn who_is_not_reached_has_not_heard() {
 }
 
 #[test]
+fn who_rejects_a_call_has_not_carried_it_out() {
+    // A reply that is accepted but for: no such program, procedure, arguments; and a refused credential.
+    let rejections: [&[u32]; 4] = [
+        &[1, 0, 0, 0, 1],
+        &[1, 0, 0, 0, 3],
+        &[1, 0, 0, 0, 4],
+        &[1, 1, 1, 5],
+    ];
+    for words in rejections {
+        let (port, _came) = host(None, Does::Rejects(words));
+        assert_eq!(call(port), Heard::Unreached, "{words:?}");
+    }
+}
+
+#[test]
 fn who_does_not_answer_may_have_heard() {
     let answers = [
+        // A fault, of which nobody knows when it happened.
+        Does::Rejects(&[1, 0, 0, 0, 5]),
         Does::Closes,
         // Too long, empty, no reply, and another's.
         Does::Sends(&[0x80, 1, 0, 0]),
@@ -153,6 +194,7 @@ fn no_host_makes_more_wait_than_it_may() {
         let tell = tell.clone();
         let call = PeerCall {
             address: "127.0.0.1".parse().expect("an address"),
+            ours: None,
             program: 100_021,
             version: 4,
             procedure: 5,

@@ -23,6 +23,7 @@ fn sys(uid: u32, gid: u32, groups: &[u32]) -> Auth<'static> {
 fn caller(peer: Peer) -> Caller {
     Caller {
         peer,
+        local: None,
         connection: 1,
         transport: Transport::NfsTcp,
         reply_bytes_max: 1 << 20,

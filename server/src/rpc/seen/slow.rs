@@ -6,12 +6,12 @@ use std::time::SystemTime;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Mutex;
 
+use super::seldom::Seldom;
+
 /// How many calls of each interval are kept: the slowest.
 const KEPT: usize = 16;
 /// The length of an interval. The calls of this one and of the last are reported.
 const INTERVAL: Nanos = Nanos::from_secs(60);
-/// The log gets at most one line in this time.
-const LOGGED: Nanos = Nanos::from_secs(1);
 
 /// A call that took long.
 #[derive(Clone, Debug)]
@@ -45,9 +45,7 @@ struct Kept {
     began: Nanos,
     now: Vec<SlowCall>,
     before: Vec<SlowCall>,
-    logged: Option<Nanos>,
-    /// Since the last line of the log.
-    untold: u64,
+    log: Seldom,
 }
 
 impl Default for Slow {
@@ -80,7 +78,7 @@ impl Slow {
         let now = clock::now();
         let mut kept = self.kept.lock();
         kept.turn(now);
-        let untold = kept.untold(now);
+        let untold = kept.log.untold(now);
         kept.put(call.clone());
         drop(kept);
         if let Some(untold) = untold {
@@ -129,16 +127,6 @@ impl Kept {
             *fastest = call;
         }
     }
-
-    /// If this call is to be logged, how many before it were not.
-    fn untold(&mut self, now: Nanos) -> Option<u64> {
-        if self.logged.is_some_and(|last| now.since(last) < LOGGED) {
-            self.untold += 1;
-            return None;
-        }
-        self.logged = Some(now);
-        Some(std::mem::take(&mut self.untold))
-    }
 }
 
 #[cfg(test)]
@@ -173,16 +161,6 @@ mod tests {
         assert_eq!((kept.now.len(), kept.before.len()), (0, KEPT));
         kept.turn(start + Nanos(3 * INTERVAL.0));
         assert_eq!((kept.now.len(), kept.before.len()), (0, 0));
-    }
-
-    #[test]
-    fn the_log_has_one_a_second_and_says_how_many_more_there_were() {
-        let mut kept = Kept::default();
-        let at = |millis| Nanos::from_secs(9) + Nanos::from_millis(millis);
-        assert_eq!(kept.untold(at(0)), Some(0));
-        assert_eq!(kept.untold(at(1)), None);
-        assert_eq!(kept.untold(at(999)), None);
-        assert_eq!(kept.untold(at(1000)), Some(2));
     }
 
     #[test]

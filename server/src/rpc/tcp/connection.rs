@@ -60,6 +60,9 @@ pub struct Connection<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     /// When something moved last.
     moved: Instant,
+    /// Since when the record that is coming in has had the server's attention. A call that leaves no room for another begins
+    /// that anew.
+    record_since: Option<Instant>,
     spin: Spin,
 }
 
@@ -135,12 +138,15 @@ impl<'a> Connection<'a> {
         rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 6)?;
         rustix::net::sockopt::set_tcp_keepcnt(&stream, 6)?;
         let (sender, outgoing) = mpsc::unbounded_channel();
+        let record_bytes = shared.limits.record_bytes_of(&*shared.listed, peer.ip());
+        let local = stream.local_addr().ok().map(|local| local.ip());
         Ok(Self {
             shared,
             buffers,
             stream: TcpStream::from_std(stream)?,
             caller: Caller {
                 peer: Peer::Address(peer),
+                local,
                 connection: number,
                 transport: Transport::NfsTcp,
                 reply_bytes_max: shared.limits.record_bytes,
@@ -149,7 +155,7 @@ impl<'a> Connection<'a> {
                 back: Some(Arc::new(WayBack(sender.clone()))),
                 notes: Notes::default(),
             },
-            records: Records::new(shared.limits.record_bytes),
+            records: Records::new(record_bytes),
             unread: Vec::new(),
             seen: 0,
             turn: Turn::new(Instant::now()),
@@ -164,8 +170,14 @@ impl<'a> Connection<'a> {
             stall: shared.limits.stall,
             timer: None,
             moved: Instant::now(),
+            record_since: None,
             spin: Spin::new(shared.limits.spin),
         })
+    }
+
+    /// What goes with its calls.
+    pub fn notes(&self) -> &Notes {
+        &self.caller.notes
     }
 
     /// Serves until the end.
@@ -220,6 +232,7 @@ impl<'a> Connection<'a> {
             if moved {
                 self.moved = now;
             }
+            self.time_record(now);
             if self.turn.is_over(now) {
                 self.turn.end(now);
                 self.round.wait(cx);
@@ -368,6 +381,7 @@ impl<'a> Connection<'a> {
     fn serve_record(&mut self, record: Record<'_>) -> Result<(), End> {
         self.buffers.serves(self.caller.connection);
         self.spin.came();
+        self.record_since = None;
         let mut reply = self.buffers.take();
         let calls = &self.shared.calls;
         let (outcome, syncs) = match record {
@@ -436,13 +450,26 @@ impl<'a> Connection<'a> {
         Ok(moved)
     }
 
-    /// Nothing moves. Ends the connection if that lasts too long with something unfinished.
+    /// Notes when the record that is coming in began.
+    fn time_record(&mut self, now: Instant) {
+        if self.records.is_idle() || !self.has_room() {
+            self.record_since = None;
+        } else {
+            self.record_since.get_or_insert(now);
+        }
+    }
+
+    /// Nothing moves. Ends the connection if that lasts too long with something unfinished, or if a record comes in too slowly.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         loop {
             let until = if self.refused.is_some() {
                 Instant::now() + OFFER_AGAIN
             } else if !self.replies.is_empty() || !self.records.is_idle() {
-                self.moved + self.stall
+                let stalls = self.moved + self.stall;
+                let deadline = self
+                    .record_since
+                    .map(|since| since + self.shared.limits.record_time());
+                deadline.map_or(stalls, |deadline| deadline.min(stalls))
             } else {
                 self.timer = None;
                 return Poll::Pending;
@@ -487,3 +514,6 @@ fn run(job: Job, mut reply: Vec<u8>, mut answer: ReplySender) {
         answer.reply = Some(reply);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,21 @@ impl Span {
         })
     }
 
+    /// Its bytes that are not in the other: those before, and those behind.
+    pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
+        let overlap = self.overlaps(other);
+        let whole = (!overlap).then_some(self);
+        let front = (overlap && self.first < other.first).then(|| Self {
+            last: other.first - 1,
+            ..self
+        });
+        let back = (overlap && self.last > other.last).then(|| Self {
+            first: other.last + 1,
+            ..self
+        });
+        [whole, front, back].into_iter().flatten()
+    }
+
     /// Whether they overlap, or no byte lies between them.
     fn touches(self, other: Self) -> bool {
         self.first <= other.last.saturating_add(1) && other.first <= self.last.saturating_add(1)
@@ -106,61 +121,72 @@ impl Reach {
     }
 }
 
-/// The locks of a file, in the order of their first bytes.
+/// The locks of a file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranges(Vec<Held>);
+pub(super) struct Ranges {
+    /// In the order of their first bytes.
+    held: Vec<Held>,
+    /// How many of them each side has.
+    of: [usize; 2],
+}
 
 impl Ranges {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.held.is_empty()
     }
 
     /// How many ranges an owner has locked.
     pub fn count(&self, owner: LockOwner) -> usize {
-        self.0.iter().filter(|held| held.owner == owner).count()
+        self.held.iter().filter(|held| held.owner == owner).count()
     }
 
-    /// Changes the ranges of an owner, and counts them before and after.
-    pub fn counting(&mut self, owner: LockOwner, act: impl FnOnce(&mut Self)) -> Counted {
+    /// Changes the ranges of an owner, and counts them before and after. `act` returns [`Counted::freed`].
+    pub fn counting(&mut self, owner: LockOwner, act: impl FnOnce(&mut Self) -> bool) -> Counted {
         let before = self.count(owner);
-        act(self);
+        let freed = act(self);
         let after = self.count(owner);
-        Counted { before, after }
+        Counted {
+            before,
+            after,
+            freed,
+        }
     }
 
     /// How many ranges a side has locked.
     pub fn of(&self, side: Side) -> usize {
-        let ranges = self.0.iter();
-        ranges.filter(|held| held.owner.side == side).count()
+        self.of[side as usize]
     }
 
     /// What an owner has locked of a span.
     pub fn within(&self, span: Span, owner: LockOwner) -> Self {
-        let own = self.0.iter().filter(|held| held.owner == owner);
+        let own = self.held.iter().filter(|held| held.owner == owner);
         let within = own.filter_map(|held| {
             Some(Held {
                 span: held.span.common(span)?,
                 ..*held
             })
         });
-        Self(within.collect())
+        let held = Vec::from_iter(within);
+        let mut of = [0; 2];
+        of[owner.side as usize] = held.len();
+        Self { held, of }
     }
 
     /// Locks all ranges of another.
     pub fn lock_all(&mut self, others: &Self, which: impl Fn(&Held) -> bool) {
-        for held in others.0.iter().filter(|held| which(held)) {
+        for held in others.held.iter().filter(|held| which(held)) {
             self.lock(held.span, held.write, held.owner);
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.held.len()
     }
 
     /// A lock in the way of `owner`, the first in the file.
     pub fn conflict(&self, span: Span, write: bool, owner: Option<LockOwner>) -> Option<Held> {
-        let mut held = self.0.iter();
+        let mut held = self.held.iter();
         let in_the_way = held.find(|held| Some(held.owner) != owner && held.blocks(span, write));
         in_the_way.copied()
     }
@@ -170,7 +196,7 @@ impl Ranges {
         let mut free = vec![true; wanted.len()];
         let mut order = Vec::from_iter(wanted.iter().zip(&mut free));
         order.sort_unstable_by_key(|(wanted, _)| wanted.span.last);
-        let mut held = self.0.iter().peekable();
+        let mut held = self.held.iter().peekable();
         // The ranges that do not begin behind the lock, and those of them that are locked for writing.
         let (mut all, mut writes) = (Reach::default(), Reach::default());
         for (wanted, free) in order {
@@ -192,26 +218,32 @@ impl Ranges {
 
     fn insert(&mut self, held: Held) {
         let before = |known: &Held| known.span.first <= held.span.first;
-        let at = self.0.partition_point(before);
-        self.0.insert(at, held);
+        let at = self.held.partition_point(before);
+        self.held.insert(at, held);
+        self.of[held.owner.side as usize] += 1;
     }
 
     /// What these owners have locked.
     pub fn held_by(&self, whose: impl Fn(LockOwner) -> bool) -> Vec<Held> {
-        let held = self.0.iter().filter(|held| whose(held.owner));
+        let held = self.held.iter().filter(|held| whose(held.owner));
         held.copied().collect()
     }
 
     /// Gives back all that these owners have locked, and counts it.
     pub fn unlock_all(&mut self, whose: impl Fn(LockOwner) -> bool) -> usize {
-        let before = self.0.len();
-        self.0.retain(|held| !whose(held.owner));
-        before - self.0.len()
+        let before = self.held.len();
+        let of = &mut self.of;
+        self.held.retain(|held| {
+            let goes = whose(held.owner);
+            of[held.owner.side as usize] -= usize::from(goes);
+            !goes
+        });
+        before - self.held.len()
     }
 
     /// The owners of a side that have a lock in the way of this one, each once.
     pub fn in_the_way(&self, side: Side, span: Span, write: bool) -> Vec<u64> {
-        let held = self.0.iter();
+        let held = self.held.iter();
         let held = held.filter(|held| held.owner.side == side && held.blocks(span, write));
         let mut owners = Vec::from_iter(held.map(|held| held.owner.number));
         owners.sort_unstable();
@@ -221,20 +253,22 @@ impl Ranges {
 
     /// Whether an owner's lock would be cut in two without this span.
     pub fn would_split(&self, span: Span, owner: LockOwner) -> bool {
-        self.0.iter().any(|held| {
+        self.held.iter().any(|held| {
             held.owner == owner && held.span.first < span.first && held.span.last > span.last
         })
     }
 
-    /// Locks a span for an owner, which replaces what it had locked there.
-    pub fn lock(&mut self, span: Span, write: bool, owner: LockOwner) {
-        self.unlock(span, owner);
+    /// Locks a span for an owner, which replaces what it had locked there. Returns whether some of that was stronger.
+    pub fn lock(&mut self, span: Span, write: bool, owner: LockOwner) -> bool {
+        let had_written = self.cut_out(span, owner) == Some(true);
         let mut whole = span;
-        self.0.retain(|held| {
+        let of = &mut self.of[owner.side as usize];
+        self.held.retain(|held| {
             let joins = held.owner == owner && held.write == write && held.span.touches(whole);
             if joins {
                 whole.first = whole.first.min(held.span.first);
                 whole.last = whole.last.max(held.span.last);
+                *of -= 1;
             }
             !joins
         });
@@ -243,38 +277,34 @@ impl Ranges {
             write,
             owner,
         });
+        had_written && !write
     }
 
-    /// Gives a span back.
-    pub fn unlock(&mut self, span: Span, owner: LockOwner) {
+    /// Gives a span back. Returns whether the owner had locked any of it.
+    pub fn unlock(&mut self, span: Span, owner: LockOwner) -> bool {
+        self.cut_out(span, owner).is_some()
+    }
+
+    /// Removes what an owner has locked of a span. Returns whether some of that was for writing, or `None` if there was
+    /// nothing.
+    fn cut_out(&mut self, span: Span, owner: LockOwner) -> Option<bool> {
         let mut rests = Vec::new();
-        self.0.retain(|held| {
+        let mut found = None;
+        let of = &mut self.of[owner.side as usize];
+        self.held.retain(|held| {
             let goes = held.owner == owner && held.span.overlaps(span);
             if goes {
-                if held.span.first < span.first {
-                    rests.push(Held {
-                        span: Span {
-                            first: held.span.first,
-                            last: span.first - 1,
-                        },
-                        ..*held
-                    });
-                }
-                if held.span.last > span.last {
-                    rests.push(Held {
-                        span: Span {
-                            first: span.last + 1,
-                            last: held.span.last,
-                        },
-                        ..*held
-                    });
-                }
+                *of -= 1;
+                found = Some(held.write || found == Some(true));
+                let rest = held.span.without(span);
+                rests.extend(rest.map(|span| Held { span, ..*held }));
             }
             !goes
         });
         for rest in rests {
             self.insert(rest);
         }
+        found
     }
 }
 
@@ -294,7 +324,7 @@ mod tests {
 
     fn owner() -> impl Strategy<Value = LockOwner> {
         (0..4u64).prop_map(|number| LockOwner {
-            side: Side::Nfs4,
+            side: if number < 2 { Side::Nlm } else { Side::Nfs4 },
             number,
         })
     }
@@ -312,9 +342,15 @@ mod tests {
                         ranges.lock(span, write, owner);
                     }
                     Some(_) => {}
-                    None => ranges.unlock(span, owner),
+                    None => {
+                        ranges.unlock(span, owner);
+                    }
                 }
-                prop_assert!(ranges.0.is_sorted_by_key(|held| held.span.first));
+                prop_assert!(ranges.held.is_sorted_by_key(|held| held.span.first));
+                for side in [Side::Nlm, Side::Nfs4] {
+                    let of_side = ranges.held.iter().filter(|held| held.owner.side == side);
+                    prop_assert_eq!(ranges.of(side), of_side.count());
+                }
             }
             let wanted = Vec::from_iter(wanted.into_iter().map(|(span, write, owner)| Wanted {
                 span,
@@ -324,7 +360,7 @@ mod tests {
             let blocks = |held: &Held, of: &Wanted| {
                 Some(held.owner) != of.owner && held.blocks(of.span, of.write)
             };
-            let free = wanted.iter().map(|of| !ranges.0.iter().any(|held| blocks(held, of)));
+            let free = wanted.iter().map(|of| !ranges.held.iter().any(|held| blocks(held, of)));
             prop_assert_eq!(ranges.are_free(&wanted), Vec::from_iter(free));
         }
     }

@@ -250,6 +250,26 @@ fn what_a_recall_waits_behind_does_not_cost_the_client_its_delegation() {
 }
 
 #[test]
+fn a_callback_without_an_answer_goes_over_the_connection_that_was_bound_since() {
+    let state = &mut machine();
+    let (a, session) = hearing(state, b"a", 1);
+    take(state, at(0), a, FILE).unwrap();
+    assert!(!state.recall(at(1), FILE, None));
+    let first = next(state, at(1));
+    binds(state, at(5), session, 2);
+    calls(state, a, 6..=30);
+    assert_eq!(status_flags(state, session, 1), 0);
+    let again = next(state, at(30));
+    assert_eq!(again.sent.connection, 2);
+    assert_eq!((again.sequence, again.callback), (1, first.callback));
+    assert_eq!(state.take_unanswered(), 1);
+    // There is no other.
+    calls(state, a, 31..=60);
+    assert_eq!(status_flags(state, session, 1), DOWN);
+    assert_eq!(state.take_unanswered(), 1);
+}
+
+#[test]
 fn nobody_waits_longer_than_two_leases_for_a_client_that_takes_no_recall() {
     // It binds nothing, or one connection after the other and answers over none.
     for answers in [false, true] {

@@ -165,6 +165,48 @@ fn many_silent_clients_are_forgotten_at_once() {
 }
 
 #[test]
+fn a_session_is_not_cut_short_while_stable_storage_is_at_work() {
+    let state = &mut stable();
+    let (one, _) = client(state, at(0), b"one");
+    open(state, at(0), one, b"o", (1, 0)).unwrap();
+    keep(state);
+    // As much as its session has is left.
+    state.limits.all_cached_bytes = 2 * state.cached_bytes;
+    let exchanged = state.exchange_id(at(200), WHO, &exchange(b"late", 1, 0));
+    let id = exchanged.unwrap().client_id;
+    let made = |state: &mut State| {
+        state.begin();
+        let made = state.create_session(at(200), WHO, arrival(id), &create(id, 1));
+        made.map(|made| made.fore.max_requests)
+    };
+    assert_eq!(made(state), Err(Status::Delay));
+    assert!(state.is_held_up());
+    keep(state);
+    assert_eq!(made(state), Ok(2));
+}
+
+#[test]
+fn a_new_owner_of_version_4_0_is_put_off_while_stable_storage_is_at_work() {
+    let state = &mut stable();
+    let (one, _) = client(state, at(0), b"one");
+    for name in 0..4u8 {
+        open(state, at(0), one, &[name], (1, 0)).unwrap();
+    }
+    keep(state);
+    state.limits.all_states = 4;
+    let two = legacy(state, at(200), b"two", 1);
+    let turn = |state: &mut State| {
+        state.begin();
+        let turn = state.owner_turn(at(200), &owner(two, b"o"), 1);
+        turn.map(|turn| turn.is_some())
+    };
+    assert_eq!(turn(state), Err(Status::Delay));
+    assert!(state.is_held_up());
+    keep(state);
+    assert_eq!(turn(state), Ok(true));
+}
+
+#[test]
 fn an_open_that_fails_leaves_the_one_before_as_it_was() {
     let state = &mut machine();
     let (one, _) = client(state, at(0), b"one");
