@@ -1,5 +1,7 @@
 //! The client against a plain NFSv3 server that misbehaves on demand.
 
+#[path = "plain/deadlines.rs"]
+mod deadlines;
 mod fake;
 #[path = "plain/resend.rs"]
 mod resend;

@@ -11,7 +11,11 @@ use odafs_common::wire::{
     nfs3,
     xdr::{Encode, Reader},
 };
-use odafs_fabric::{Region, clock::Nanos, sync::Arc};
+use odafs_fabric::{
+    Region,
+    clock::{self, Nanos},
+    sync::Arc,
+};
 use std::collections::VecDeque;
 
 /// The most calls in flight.
@@ -96,6 +100,7 @@ struct Run<'a, W: Work, I> {
     sink_bytes: usize,
     /// Whether the caller's memory may be lent to the server.
     lent: bool,
+    /// Of the next answer. A transfer may take longer than a call, as long as answers come.
     deadline: Nanos,
     pause: Pause,
 }
@@ -278,7 +283,11 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
         let transport = &*line.transport();
         let (xid, body) = answer(transport, &[], self.procedure).map_err(Stopped::Failed)?;
         let Some(at) = self.in_flight.iter().position(|flying| flying.xid == xid) else {
-            return Ok(());
+            // The answer belongs to a call that had timed out, or to one that was sent twice.
+            return match clock::now() < self.deadline {
+                true => Ok(()),
+                false => Err(Stopped::TimedOut),
+            };
         };
         let flying = self.in_flight.swap_remove(at);
         let mut result = body.map_err(Stopped::Failed)?;
@@ -305,8 +314,11 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
                     return Err(Stopped::TimedOut);
                 }
                 self.todo.push_back((None, item));
+                // Nothing was done, however often the server says so.
+                return Ok(());
             }
         }
+        self.deadline = self.calls.deadline();
         Ok(())
     }
 }
