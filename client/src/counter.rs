@@ -59,6 +59,8 @@ fn by_pair(
     match read {
         Ok(Alone::Read) => {
             session.was_served();
+            drop(pair);
+            session.tend(&shared.calls);
             Some(u64::from_le_bytes(word))
         }
         Ok(Alone::Refused(why)) => {

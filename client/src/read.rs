@@ -20,19 +20,17 @@
 use crate::{
     buffer::Buffer,
     delegation::Asking,
-    direct::DirectPair,
     error::ReadError,
     nfs::{self, read_into, references},
     open_file::OpenFile,
     part::{Failed, FileReading, Part, ReadStep, Reading, contiguous},
-    pool::TakeError,
     read_page::{self, Ended, Waits, attend},
     read_pair::PairFailed,
     record,
     request::{BatchRead, IntoRequest, ReadRequest},
     reuse::{self, BatchMemory},
     route::SizeClass,
-    session::Session,
+    session::{NoPair, Session},
     shared::TimedRead,
     steps::{Found, Steps},
     trace::{self, RouteReason, RouteTaken},
@@ -432,19 +430,15 @@ impl<'f> Reading<'f> {
         let (Some(session), shared) = (self.session.as_ref(), self.shared) else {
             return Ok(());
         };
-        let deadline = shared.calls.deadline();
-        let mut made = false;
-        let make = || {
-            made = true;
-            DirectPair::new(session, &shared.calls, deadline)
-        };
-        let taken = session.pairs.take(deadline, make);
-        self.disturbed |= made;
-        let mut pair = match taken {
-            Ok(pair) => pair,
-            Err(TakeError::TimedOut) => return Err(Failed::TimedOut),
-            Err(TakeError::NotMade(_)) => {
-                session.end();
+        let now = clock::now();
+        let mut pair = match session.pair(&shared.calls, now) {
+            Ok((pair, made)) => {
+                self.disturbed |= made;
+                pair
+            }
+            Err(NoPair::TimedOut) => return Err(Failed::TimedOut),
+            Err(NoPair::NotMade) => {
+                self.disturbed = true;
                 parts
                     .iter_mut()
                     .filter(|part| direct(part))
@@ -452,9 +446,12 @@ impl<'f> Reading<'f> {
                 return Ok(());
             }
         };
+        let deadline = shared.calls.deadline_from(now);
         match self.on_pair(session, &mut pair, parts, deadline) {
             Ok(()) => {
                 shared.policy.lock().feedback(pair.feedback());
+                drop(pair);
+                session.tend(&shared.calls);
                 Ok(())
             }
             Err(PairFailed::TimedOut) => Err(Failed::TimedOut),

@@ -314,6 +314,8 @@ impl PageRead<'_> {
                 session.was_served();
                 if asked.is_timed() {
                     shared.policy.lock().feedback(pair.feedback());
+                    drop(pair);
+                    session.tend(&shared.calls);
                 }
                 Ok(())
             }

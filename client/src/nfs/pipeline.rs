@@ -4,7 +4,7 @@ use crate::{
     calls::{Calls, Line, answer},
     error::{CallError, Status},
     nfs::procedure::{Asks, Procedure},
-    patience::{Patience, Pause},
+    patience::{Pause, ResendPause},
     transport::{Broken, PlacedData, ReplyBuffer},
 };
 use odafs_common::wire::{
@@ -167,6 +167,9 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
                     let sent = self.in_flight.drain(..);
                     self.todo
                         .extend(sent.map(|flying| (Some(flying.xid), flying.item)));
+                    if clock::now() >= self.deadline {
+                        return Err(self.calls.given_up(self.procedure, last));
+                    }
                 }
                 Err(stopped) => {
                     // Data may still be on its way into memory. No more comes when the connection is gone.
@@ -191,7 +194,7 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
         } else {
             None
         };
-        let mut patience = Patience::default();
+        let mut pause = ResendPause::default();
         loop {
             self.fill_window(line, sink.as_ref())
                 .map_err(Stopped::Broken)?;
@@ -202,7 +205,7 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
             // into a sink twice, but does not remember such calls either.)
             let ask = self.sink_bytes == 0 && self.in_flight.iter().any(|flying| flying.again);
             let until = match ask {
-                true => patience.until(self.deadline),
+                true => pause.until(self.deadline),
                 false => self.deadline,
             };
             match line.transport().receive(until) {
@@ -211,7 +214,7 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
                     self.reply(line, sink.as_ref())?;
                 }
                 Ok(false) if until < self.deadline => {
-                    patience = patience.longer();
+                    pause = pause.longer();
                     self.ask_again(line).map_err(Stopped::Broken)?;
                 }
                 Ok(false) => return Err(Stopped::TimedOut),
