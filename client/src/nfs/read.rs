@@ -168,6 +168,9 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
         file.set_counter(session.number, ok.counter);
     }
     shared.policy.lock().feedback(ok.feedback);
+    if !ok.references.is_empty() {
+        file.record.lock().referenced();
+    }
 }
 
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
@@ -260,7 +263,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, longest: impl Fn(bool) -> u32)
             Some(piece)
                 if piece.last + 1 == at
                     && piece.of == part.of
-                    && piece.offset + u64::from(piece.count) == offset
+                    && piece.offset.checked_add(piece.count.into()) == Some(offset)
                     && piece.count + count <= longest(piece.learns) =>
             {
                 piece.last = at;

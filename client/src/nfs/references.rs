@@ -200,6 +200,9 @@ impl<'a> Query<'a> {
                 .learn(&range.file.tree, session.number, references);
             shared.learned.fetch_add(learned, Relaxed);
             range.file.set_counter(session.number, told.counter);
+            if !told.references.is_empty() {
+                range.file.record.lock().referenced();
+            }
             answer.change = told.change;
             answer.size = told.size;
             answer.counter |= told.counter.is_some();
