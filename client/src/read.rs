@@ -190,7 +190,7 @@ impl<'f> Reading<'f> {
                 let mut piece = [ReadRequest::new(offset, piece)];
                 self.together(file, &mut piece, trace.as_deref_mut())?;
                 bytes += piece[0].bytes;
-                offset += piece[0].bytes as u64;
+                offset = offset.saturating_add(piece[0].bytes as u64);
                 if piece[0].bytes < piece[0].buf.len() {
                     break;
                 }
