@@ -1,10 +1,15 @@
 //! The client against a plain NFSv3 server that misbehaves on demand.
 
+#[path = "plain/batches.rs"]
+mod batches;
 #[path = "plain/deadlines.rs"]
 mod deadlines;
 mod fake;
 #[path = "plain/resend.rs"]
 mod resend;
+#[cfg(feature = "tokio")]
+#[path = "plain/tokio.rs"]
+mod tokio;
 
 use fake::{Fake, Trouble};
 use odafs::{
