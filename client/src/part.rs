@@ -327,6 +327,11 @@ impl Part<'_> {
         }
     }
 
+    /// Whether bytes are missing that may yet come.
+    pub fn is_open(&self) -> bool {
+        self.step != ReadStep::Done && self.bytes < self.buf.len()
+    }
+
     /// Records that the direct read was refused. The part goes on by RPC.
     pub fn refused(&mut self, why: Exception, sample_ns: Option<u64>) {
         self.stale_ns = sample_ns;
@@ -368,18 +373,18 @@ pub fn contiguous(parts: &[Part<'_>]) -> usize {
 pub enum Failed {
     /// The deadline passed while direct reads were in flight.
     TimedOut,
-    /// The server refused a read of the file with this number in the batch.
+    /// The server refused the read of the part with this number, or into registered memory, that of the request.
     Status(Status, usize),
     /// The call failed.
     Call(CallError),
 }
 
 impl Failed {
-    /// The number in the batch of the file that the error names.
-    pub fn file(&self) -> usize {
+    /// The number of the part or request that failed, if it is known.
+    pub fn at(&self) -> Option<usize> {
         match self {
-            Self::Status(_, of) => *of,
-            Self::TimedOut | Self::Call(_) => 0,
+            Self::Status(_, at) => Some(*at),
+            Self::TimedOut | Self::Call(_) => None,
         }
     }
 
@@ -405,6 +410,17 @@ impl Failed {
             offset,
             source,
         }
+    }
+}
+
+impl ReadError {
+    /// The same for a read that was asked for from this offset on.
+    pub(crate) fn asked_from(mut self, first: u64) -> Self {
+        let (Self::Server { offset, .. }
+        | Self::EndOfFile { offset, .. }
+        | Self::Call { offset, .. }) = &mut self;
+        *offset = first;
+        self
     }
 }
 

@@ -78,17 +78,61 @@ pub fn read_into(
     buffer: &mut Buffer,
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {
-    if read_into::pays(file.shared(), requests) {
+    if requests.is_empty() {
+        return Ok(());
+    }
+    read_into::recover(file, buffer, requests)?;
+    let pays = |request: &IntoRequest| read_into::pays(file.shared(), request);
+    let (long, short): (Vec<_>, Vec<_>) =
+        (0..requests.len()).partition(|number| pays(&requests[*number]));
+    if !long.is_empty() {
+        let mut together: Vec<_> = long
+            .iter()
+            .map(|number| requests[*number].clone())
+            .collect();
         let call = |requests: &mut [IntoRequest]| read_into::read(file, buffer, requests);
-        return file.recorded_reads(requests, call, |request| record::RecordedRead {
+        file.recorded_reads(&mut together, call, |request| record::RecordedRead {
             offset: request.offset,
             bytes: request.range.len(),
             got: request.bytes,
-        });
+        })?;
+        for (number, request) in long.into_iter().zip(together) {
+            requests[number].bytes = request.bytes;
+        }
     }
-    for request in requests {
-        let into = &mut buffer[request.range.clone()];
-        request.bytes = read_at(file, into, request.offset)?;
+    copied_into(file, buffer, requests, short)
+}
+
+/// Reads those of the requests with these numbers, with a copy: all together whose ranges do not overlap.
+fn copied_into(
+    file: &OpenFile,
+    buffer: &mut [u8],
+    requests: &mut [IntoRequest],
+    mut numbers: Vec<usize>,
+) -> Result<(), ReadError> {
+    numbers.sort_by_key(|number| requests[*number].range.start);
+    while !numbers.is_empty() {
+        let (mut together, mut later) = (Vec::new(), Vec::new());
+        let (mut rest, mut rest_from) = (&mut *buffer, 0);
+        for number in numbers {
+            let IntoRequest { range, offset, .. } = &requests[number];
+            let Some(skipped) = range.start.checked_sub(rest_from) else {
+                later.push(number);
+                continue;
+            };
+            let (buf, after) = rest[skipped..].split_at_mut(range.len());
+            (rest, rest_from) = (after, range.end);
+            together.push((number, ReadRequest::new(*offset, buf)));
+        }
+        let (read, mut reads): (Vec<_>, Vec<_>) = together.into_iter().unzip();
+        match &mut reads[..] {
+            [alone] => alone.bytes = read_at(file, alone.buf, alone.offset)?,
+            reads => read_many(file, reads, None)?,
+        }
+        for (number, request) in read.into_iter().zip(reads) {
+            requests[number].bytes = request.bytes;
+        }
+        numbers = later;
     }
     Ok(())
 }
@@ -185,10 +229,12 @@ impl<'f> Reading<'f> {
             && request.length() > PARTS_MAX * self.size.bytes()
         {
             let file = request.file().unwrap_or(file);
-            let (mut offset, mut bytes) = (request.offset(), 0);
+            let asked_from = request.offset();
+            let (mut offset, mut bytes) = (asked_from, 0);
             for piece in request.buf().chunks_mut(PARTS_MAX * self.size.bytes() / 2) {
                 let mut piece = [ReadRequest::new(offset, piece)];
-                self.together(file, &mut piece, trace.as_deref_mut())?;
+                self.together(file, &mut piece, trace.as_deref_mut())
+                    .map_err(|error| error.asked_from(asked_from))?;
                 bytes += piece[0].bytes;
                 offset = offset.saturating_add(piece[0].bytes as u64);
                 if piece[0].bytes < piece[0].buf.len() {
@@ -226,9 +272,13 @@ impl<'f> Reading<'f> {
             .by_pair(&mut parts)
             .and_then(|()| nfs::read::read(self, &mut parts));
         if let Err(failed) = failed {
-            let of = &self.files[failed.file()];
-            let offset = requests[of.requests.start].offset();
-            return Err(failed.of(of.file, offset));
+            // All calls fail with the connection, and so the first that was not answered.
+            let open = || parts.iter().position(Part::is_open);
+            let at = failed.at().or_else(open).unwrap_or(0);
+            let number = ranges.iter().position(|range| range.contains(&at));
+            let of = parts.get(at).map_or(0, |part| part.of);
+            let offset = requests[number.unwrap_or(0)].offset();
+            return Err(failed.of(self.files[of].file, offset));
         }
         self.account(&parts, &ranges);
         if let Some(trace) = trace {
