@@ -43,6 +43,10 @@ pub struct Reading<'a> {
     /// Whether something happened that is no part of a route's cost, such as making a connection or asking for
     /// references.
     pub disturbed: bool,
+    /// Whether the present batch is a piece of a longer request, which is counted when it has been read.
+    pub in_pieces: bool,
+    /// The slowest route of its pieces.
+    pub slowest: Cell<Option<RouteTaken>>,
 }
 
 /// A file of a batch.
@@ -150,8 +154,12 @@ impl Reading<'_> {
             let parts = &parts[range.clone()];
             pages += parts.len();
             counts.bytes_read.add(shard, contiguous(parts) as u64);
-            let slowest = parts.iter().map(|part| part.taken).max();
-            counts.read_by(shard, slowest.unwrap_or(RouteTaken::Cache), 1);
+            match parts.iter().map(|part| part.taken).max() {
+                // It asked for nothing.
+                None => {}
+                slowest if self.in_pieces => self.slowest.set(slowest.max(self.slowest.get())),
+                Some(slowest) => counts.read_by(shard, slowest, 1),
+            }
             told.count(parts);
         }
         told.pages = pages.div_ceil(ranges.len().max(1)) as u32;

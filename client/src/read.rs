@@ -31,6 +31,7 @@ use crate::{
     reuse::{self, BatchMemory},
     route::SizeClass,
     session::{NoPair, Session},
+    shard::Shard,
     shared::TimedRead,
     steps::{Found, Steps},
     trace::{self, RouteReason, RouteTaken},
@@ -54,7 +55,7 @@ pub fn read_at(file: &OpenFile, buf: &mut [u8], offset: u64) -> Result<usize, Re
     let (asked, refused) = match read_page::read(file, buf, offset, Waits::Yes) {
         Ended::Read(bytes) => return Ok(bytes),
         Ended::Failed(failed) => return Err(failed.of(file, offset)),
-        Ended::LongerWay(asked) => (asked, None),
+        Ended::LongerWay(asked) => (asked.map(TimedRead::looked), None),
         Ended::Refused(asked, why, took_ns) => (Some(asked), Some((why, took_ns))),
     };
     let mut request = [ReadRequest::new(offset, buf)];
@@ -190,6 +191,8 @@ fn in_batches<'f>(
         traced: trace.is_some(),
         refused,
         disturbed: false,
+        in_pieces: false,
+        slowest: Cell::new(None),
     };
     let mut rest = requests;
     while !rest.is_empty() {
@@ -231,6 +234,7 @@ impl<'f> Reading<'f> {
             let file = request.file().unwrap_or(file);
             let asked_from = request.offset();
             let (mut offset, mut bytes) = (asked_from, 0);
+            self.in_pieces = true;
             for piece in request.buf().chunks_mut(PARTS_MAX * self.size.bytes() / 2) {
                 let mut piece = [ReadRequest::new(offset, piece)];
                 self.together(file, &mut piece, trace.as_deref_mut())
@@ -242,6 +246,11 @@ impl<'f> Reading<'f> {
                 }
             }
             request.set_bytes(bytes);
+            self.in_pieces = false;
+            if let Some(slowest) = self.slowest.take() {
+                let shard = Shard::mine();
+                self.shared.shards.counts(shard).read_by(shard, slowest, 1);
+            }
             return Ok(());
         }
         self.together(file, requests, trace)
@@ -411,9 +420,11 @@ impl<'f> Reading<'f> {
             if matches!(found, Found::Next(_, RouteReason::NoReference)) && !missed {
                 missed = true;
                 if let Some(pages) = steps.run_ahead(part.page..end) {
+                    // The next look is the one that counts.
                     return Some(pages);
                 }
             }
+            steps.count(&found, part.page);
             match found {
                 Found::Cached(bytes) => part.done(bytes, RouteTaken::Cache, RouteReason::Cached),
                 Found::Next(step, why) => (part.step, part.why) = (step, why),

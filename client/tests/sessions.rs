@@ -166,3 +166,36 @@ fn answers_to_nobody_are_not_listened_to_without_end() {
     fails_to_read(&file, 100);
     fails_to_read(&file, 1 << 20);
 }
+
+#[test]
+fn a_read_counts_once_however_often_it_looks() {
+    let house = House::open(&pattern(9 << 20));
+    let client = house.connect(options());
+    let file = client.open("a").unwrap();
+    let mut page = [0; 4096];
+    let counted = || {
+        let now = client.statistics();
+        let reads = [now.cache_hits, now.guarded_hits, now.rpc_reads];
+        (reads, [now.directory_hits, now.directory_misses])
+    };
+    file.read_exact_at(&mut page, 4096).unwrap();
+    assert_eq!(counted(), ([0, 0, 1], [0, 1]));
+    assert_eq!(file.try_read_at(&mut page, 4096), None);
+    assert_eq!(file.try_read_at(&mut page, 5 << 20), None);
+    assert_eq!(counted(), ([0, 0, 1], [0, 1]));
+    // There is no connection yet, then there is one.
+    for reads in 1..3 {
+        file.read_exact_at(&mut page, 4096).unwrap();
+        assert_eq!(counted(), ([0, reads, 1], [reads, 1]));
+    }
+    let mut requests = [
+        ReadRequest::new(4096, &mut page),
+        ReadRequest::new(0, &mut []),
+    ];
+    file.read_batch(&mut requests).unwrap();
+    assert_eq!(counted(), ([0, 3, 1], [3, 1]));
+    let mut long = vec![0; 9 << 20];
+    file.read_exact_at(&mut long, 0).unwrap();
+    assert!(long == pattern(9 << 20));
+    assert_eq!(counted().0, [0, 3, 2]);
+}
