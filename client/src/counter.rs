@@ -69,9 +69,7 @@ fn by_pair(
         }
         Ok(Alone::TimedOut | Alone::Full) => None,
         Err(broken) => {
-            tracing::debug!(%broken, "a connection for direct reads was lost");
-            pair.discard();
-            session.look();
+            session.lost(pair, &broken);
             None
         }
     }

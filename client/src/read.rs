@@ -517,9 +517,7 @@ impl<'f> Reading<'f> {
             }
             Err(PairFailed::TimedOut) => Err(Failed::TimedOut),
             Err(PairFailed::Broken(broken)) => {
-                tracing::debug!(%broken, "a connection for direct reads was lost");
-                pair.discard();
-                session.look();
+                session.lost(pair, &broken);
                 parts
                     .iter_mut()
                     .filter(|part| direct(part))

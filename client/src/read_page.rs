@@ -337,9 +337,7 @@ impl PageRead<'_> {
             Ok(Alone::TimedOut) => Err(Ended::Failed(Failed::TimedOut)),
             Ok(Alone::Full) => longer_way(),
             Err(broken) => {
-                tracing::debug!(%broken, "a connection for direct reads was lost");
-                pair.discard();
-                session.look();
+                session.lost(pair, &broken);
                 longer_way()
             }
         }

@@ -512,6 +512,13 @@ impl Session {
         }
     }
 
+    /// A connection for direct reads was lost.
+    pub fn lost(&self, pair: Lent<'_, DirectPair>, broken: &Broken) {
+        tracing::debug!(%broken, "a connection for direct reads was lost");
+        pair.discard();
+        self.look();
+    }
+
     /// Gives up the connections of a session that is over. Somebody may keep it for long, such as an open file.
     pub fn let_go(&self) {
         self.end();
