@@ -6,6 +6,7 @@
 
 use crate::{direct::Alone, session::Session, shared::Shared, state::FileState};
 use odafs_common::{exception::Exception, reference::Reference};
+use odafs_fabric::clock;
 
 /// Whether the counter is unchanged. `None` if it cannot be read, or was not known.
 pub fn unchanged(shared: &Shared, file: &FileState) -> Option<bool> {
@@ -60,7 +61,7 @@ fn by_pair(
         Ok(Alone::Read) => {
             session.was_served();
             drop(pair);
-            session.tend(&shared.calls);
+            session.tend(&shared.calls, clock::now());
             Some(u64::from_le_bytes(word))
         }
         Ok(Alone::Refused(why)) => {

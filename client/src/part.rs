@@ -43,6 +43,8 @@ pub struct Reading<'a> {
     /// Whether something happened that is no part of a route's cost, such as making a connection or asking for
     /// references.
     pub disturbed: bool,
+    /// When the present batch gives up, unless answers to its calls come.
+    pub deadline: Nanos,
     /// Whether the present batch is a piece of a longer request, which is counted when it has been read.
     pub in_pieces: bool,
     /// The slowest route of its pieces.

@@ -37,7 +37,7 @@ use crate::{
     trace::{self, RouteReason, RouteTaken},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
-use odafs_fabric::clock;
+use odafs_fabric::clock::{self, Nanos};
 use std::{cell::Cell, ops::Range};
 
 /// The most parts that are processed together: 4 MiB of 4 KiB pages.
@@ -191,6 +191,7 @@ fn in_batches<'f>(
         traced: trace.is_some(),
         refused,
         disturbed: false,
+        deadline: Nanos(0),
         in_pieces: false,
         slowest: Cell::new(None),
     };
@@ -272,6 +273,7 @@ impl<'f> Reading<'f> {
         self.files = files;
         self.order(file, requests);
         let began = clock::now();
+        self.deadline = self.shared.calls.deadline_from(began);
         // The parts borrow the requests while the batch lasts.
         let mut parts: Vec<Part<'_>> = parts;
         self.cut(requests, began, &mut parts, &mut ranges);
@@ -492,7 +494,7 @@ impl<'f> Reading<'f> {
             return Ok(());
         };
         let now = clock::now();
-        let mut pair = match session.pair(&shared.calls, now) {
+        let mut pair = match session.pair(&shared.calls, now, self.deadline) {
             Ok((pair, made)) => {
                 self.disturbed |= made;
                 pair
@@ -507,12 +509,12 @@ impl<'f> Reading<'f> {
                 return Ok(());
             }
         };
-        let deadline = shared.calls.deadline_from(now);
+        let deadline = self.deadline;
         match self.on_pair(session, &mut pair, parts, deadline) {
             Ok(()) => {
                 shared.policy.lock().feedback(pair.feedback());
                 drop(pair);
-                session.tend(&shared.calls);
+                session.tend(&shared.calls, now);
                 Ok(())
             }
             Err(PairFailed::TimedOut) => Err(Failed::TimedOut),

@@ -324,7 +324,7 @@ impl PageRead<'_> {
                 if asked.is_timed() {
                     shared.policy.lock().feedback(pair.feedback());
                     drop(pair);
-                    session.tend(&shared.calls);
+                    session.tend(&shared.calls, posted);
                 }
                 Ok(())
             }

@@ -339,10 +339,14 @@ impl Session {
         }
     }
 
-    /// Lends a connection for direct reads to a read that began at `now`: an idle one, or a new one, or the first that
-    /// comes back. Returns whether it is new, too.
-    pub fn pair(&self, calls: &Calls, now: Nanos) -> Result<(Lent<'_, DirectPair>, bool), NoPair> {
-        let deadline = calls.deadline_from(now);
+    /// Lends a connection for direct reads: an idle one, or a new one, or the first that comes back by `deadline`. Returns
+    /// whether it is new, too.
+    pub fn pair(
+        &self,
+        calls: &Calls,
+        now: Nanos,
+        deadline: Nanos,
+    ) -> Result<(Lent<'_, DirectPair>, bool), NoPair> {
         if now.0 >= self.attach_from.load(Relaxed) {
             let mut made = false;
             let make = || {
@@ -396,9 +400,9 @@ impl Session {
 
     /// Moves to the next request key if it is time. Reads by which the key ages call this now and then, because the server
     /// refuses a key that is used for twice as long.
-    pub fn tend(&self, calls: &Calls) {
+    pub fn tend(&self, calls: &Calls, now: Nanos) {
         let requests = self.requests.load(Relaxed);
-        if requests >= self.rekey_requests || clock::now().0 >= self.rekey_at.load(Relaxed) {
+        if requests >= self.rekey_requests || now.0 >= self.rekey_at.load(Relaxed) {
             self.rekey(calls);
         }
     }

@@ -120,10 +120,11 @@ enum Stopped {
     AsAsked,
 }
 
-/// Makes all calls, on another connection if one is lost. With `sink_bytes`, the server may write data into memory of
-/// the connection.
+/// Makes all calls, on another connection if one is lost. The first answer must come by `deadline`, or by that of a call if
+/// there is none. With `sink_bytes`, the server may write data into memory of the connection.
 pub fn run<W: Work>(
     calls: &Calls,
+    deadline: Option<Nanos>,
     procedure: &Procedure,
     work: &mut W,
     items: impl IntoIterator<Item = W::Item>,
@@ -138,7 +139,7 @@ pub fn run<W: Work>(
         in_flight: Vec::new(),
         sink_bytes,
         lent: false,
-        deadline: calls.deadline(),
+        deadline: deadline.unwrap_or_else(|| calls.deadline()),
         pause: Pause::default(),
     };
     run.finish()

@@ -218,7 +218,15 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
         failed_at: 0,
     };
     let procedure = if plain { &nfs::READ } else { &READ };
-    pipeline::run(&shared.calls, procedure, &mut work, pieces, sink_bytes).map_err(Failed::Call)?;
+    pipeline::run(
+        &shared.calls,
+        Some(reading.deadline),
+        procedure,
+        &mut work,
+        pieces,
+        sink_bytes,
+    )
+    .map_err(Failed::Call)?;
     if let Some(status) = work.failed {
         return Err(Failed::Status(status, work.failed_at));
     }

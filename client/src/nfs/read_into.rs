@@ -106,7 +106,7 @@ fn fetch(
         failed_of: 0,
     };
     let procedure = if plain { &nfs::READ } else { &READ };
-    pipeline::run(&shared.calls, procedure, &mut work, pieces, 0).map_err(Failed::Call)?;
+    pipeline::run(&shared.calls, None, procedure, &mut work, pieces, 0).map_err(Failed::Call)?;
     work.failed
         .map_or(Ok(()), |status| Err(Failed::Status(status, work.failed_of)))
 }

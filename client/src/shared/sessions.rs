@@ -106,7 +106,7 @@ impl Shared {
         if let Some(session) = self.session() {
             session.look();
             if !session.is_over() {
-                session.tend(&self.calls);
+                session.tend(&self.calls, clock::now());
                 return Some(session);
             }
             self.retire(&session);
