@@ -1,18 +1,21 @@
 //! RPCs. A call goes out on a connection of the pool, and again on another one if that is lost, until its deadline.
 
+mod answer;
+
+pub use self::answer::{answer, misbehaved};
 use crate::{
     error::{CallError, ConnectError},
     link::Link,
     nfs::procedure::Procedure,
     options::{Credential, Wait},
-    patience::{LastAttempt, NoLine, Patience, Pause},
+    patience::{LastAttempt, NoLine, Pause, ResendPause},
     pool::{Lent, Pool, TakeError},
     silence::Silence,
-    transport::{Broken, PlacedData, ReplyBuffer, RpcTransport},
+    transport::{Broken, ReplyBuffer, RpcTransport},
 };
 use odafs_common::wire::{
-    rpc::{self, Auth, AuthSys, EncodedAuth, Groups, Rejection},
-    xdr::{Apart, Encode, Reader, Writer, XdrError},
+    rpc::{self, Auth, AuthSys, EncodedAuth, Groups},
+    xdr::{Encode, Reader, Writer, XdrError},
 };
 use odafs_fabric::{
     Access, Region,
@@ -27,6 +30,8 @@ use std::{io, ops::Range};
 
 /// Length in bytes of a reply before its result, with a verifier of reasonable length.
 const REPLY_HEAD_MAX: usize = 64;
+/// The longest wait for what a read can do without. With short deadlines, it is a quarter of those.
+const BRIEF_MAX: Nanos = Nanos::from_secs(1);
 
 /// Makes calls to one server.
 pub struct Calls {
@@ -70,21 +75,24 @@ struct Sending<'a> {
 enum Attempt<T> {
     Done(T),
     TimedOut,
+    /// The peer ended the connection before it had all of the call.
+    NotSent(Broken),
+    /// The connection was lost after the call was sent.
     Broken(Broken),
     Refused(CallError),
 }
 
 /// Decides what a lost connection means for a non-idempotent call.
 pub trait Repeat {
-    /// The connection was lost after the call was sent. Says whether to send it again with its xid.
-    fn may_repeat(&self) -> bool;
+    /// The connection was lost after the call was sent. Says by `deadline` whether to send it again with its xid.
+    fn may_repeat(&self, deadline: Nanos) -> bool;
 }
 
 /// Sends every call again, as plain NFS clients do, which trust the server's duplicate request cache.
 pub struct Trusting;
 
 impl Repeat for Trusting {
-    fn may_repeat(&self) -> bool {
+    fn may_repeat(&self, _: Nanos) -> bool {
         true
     }
 }
@@ -127,6 +135,11 @@ impl Calls {
     /// The deadline of a call that is made at `now`.
     pub fn deadline_from(&self, now: Nanos) -> Nanos {
         now + self.deadline
+    }
+
+    /// The deadline of what a read can do without, if that begins now: references ahead of it, a session, a new key.
+    pub fn brief_deadline(&self) -> Nanos {
+        clock::now() + BRIEF_MAX.min(Nanos(self.deadline.0 / 4))
     }
 
     /// How long a call may take.
@@ -192,19 +205,28 @@ impl Calls {
                 arguments,
                 deadline,
             };
-            match self.attempt(&mut line, &sending, again, &mut decode) {
+            // A connection that ended while nobody used it seems to take a call, and nobody could tell what became of it.
+            let attempt = match !procedure.idempotent && line.has_ended() {
+                true => Attempt::NotSent(Broken::by_peer("the server closed the connection")),
+                false => self.attempt(&mut line, &sending, again, &mut decode),
+            };
+            match attempt {
                 Attempt::Done(value) => return Ok(value),
                 Attempt::Refused(error) => return Err(error),
                 Attempt::TimedOut => return Err(self.given_up(procedure, None)),
+                Attempt::NotSent(broken) => last = Some(self.lost(line, &broken)),
                 Attempt::Broken(broken) => {
                     last = Some(self.lost(line, &broken));
-                    again = Some(Patience::default());
-                    if !procedure.idempotent && !repeat.may_repeat() {
+                    again = Some(ResendPause::default());
+                    if !procedure.idempotent && !repeat.may_repeat(deadline) {
                         return Err(CallError::Unknown {
                             call: procedure.name,
                         });
                     }
                 }
+            }
+            if clock::now() >= deadline {
+                return Err(self.given_up(procedure, last));
             }
         }
     }
@@ -215,7 +237,7 @@ impl Calls {
         &self,
         line: &mut Line,
         sending: &Sending<'_>,
-        mut again: Option<Patience>,
+        mut again: Option<ResendPause>,
         decode: &mut dyn FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
     ) -> Attempt<T> {
         let Sending {
@@ -229,16 +251,19 @@ impl Calls {
                 .and_then(|()| line.flush(deadline))
         };
         if let Err(broken) = send(line) {
-            return Attempt::Broken(broken);
+            return match broken.by_peer {
+                true => Attempt::NotSent(broken),
+                false => Attempt::Broken(broken),
+            };
         }
         loop {
-            let until = again.map_or(deadline, |patience| patience.until(deadline));
+            let until = again.map_or(deadline, |pause| pause.until(deadline));
             match line.transport.receive(until) {
                 Err(broken) => return Attempt::Broken(broken),
                 Ok(true) => {}
                 Ok(false) if until >= deadline => return Attempt::TimedOut,
                 Ok(false) => {
-                    again = again.map(Patience::longer);
+                    again = again.map(ResendPause::longer);
                     if let Err(broken) = send(line) {
                         return Attempt::Broken(broken);
                     }
@@ -271,15 +296,15 @@ impl Calls {
         }
     }
 
-    /// Calls `procedure` once on the caller's connection.
+    /// Calls `procedure` once on the caller's connection, until `deadline`.
     pub fn call_on<T>(
         &self,
         line: &mut Line,
+        deadline: Nanos,
         procedure: &Procedure,
         arguments: &dyn Encode,
         mut decode: impl FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
     ) -> Result<T, CallError> {
-        let deadline = self.deadline();
         let sending = Sending {
             xid: self.next_xid(),
             procedure,
@@ -290,7 +315,7 @@ impl Calls {
             Attempt::Done(value) => Ok(value),
             Attempt::Refused(error) => Err(error),
             Attempt::TimedOut => Err(self.given_up(procedure, None)),
-            Attempt::Broken(broken) => {
+            Attempt::NotSent(broken) | Attempt::Broken(broken) => {
                 let failed = LastAttempt::Failed(broken.to_string());
                 Err(self.given_up(procedure, Some(failed)))
             }
@@ -395,9 +420,12 @@ impl Calls {
             }
             self.silence.broken_on(answered);
             let (of, body) = answer(&**transport, &[], procedure)?;
-            // Other messages are answers to calls that had timed out.
             if of == xid {
                 return take(&mut body?, &**transport).map(Some);
+            }
+            // Other messages are answers to calls that had timed out. No number of them shall keep the caller.
+            if clock::now() >= deadline {
+                return Err(self.given_up(procedure, None));
             }
         }
     }
@@ -509,6 +537,14 @@ impl Line {
         &mut self.answered
     }
 
+    /// Whether the server has ended the connection. It may take a system call, because shared memory does not show that.
+    fn has_ended(&mut self) -> bool {
+        if let Some(pair) = self.transport.queue_pair() {
+            pair.arm();
+        }
+        self.transport.is_over()
+    }
+
     /// Sends everything that is queued.
     pub fn flush(&mut self, deadline: Nanos) -> Result<(), Broken> {
         self.transport.flush(deadline)
@@ -529,64 +565,6 @@ impl Line {
                 .ok();
         }
         self.sink.clone()
-    }
-}
-
-/// The xid of a reply and a reader of its result, or the reason why there is none. Data that came apart from the reply
-/// is read as `data`.
-pub fn answer<'a>(
-    transport: &'a dyn RpcTransport,
-    data: &'a [u8],
-    procedure: &Procedure,
-) -> Result<(u32, Result<Reader<'a>, CallError>), CallError> {
-    let reply = rpc::parse_reply(transport.message());
-    let reply = reply.map_err(|error| misbehaved(procedure, &error))?;
-    let body = match reply.body {
-        Ok(reader) => {
-            let apart = |placed: PlacedData<'_>| Apart::Next {
-                bytes: placed.bytes,
-                data,
-            };
-            Ok(match transport.placed().map(apart) {
-                Some(apart) => reader.reduced(apart),
-                None => reader,
-            })
-        }
-        Err(rejection) => Err(rejected(procedure, rejection)),
-    };
-    Ok((reply.xid, body))
-}
-
-/// The error for an answer that makes no sense.
-pub fn misbehaved(procedure: &Procedure, error: &dyn std::fmt::Display) -> CallError {
-    CallError::Misbehaved {
-        call: procedure.name,
-        what: error.to_string(),
-    }
-}
-
-fn rejected(procedure: &Procedure, rejection: Rejection) -> CallError {
-    let call = procedure.name;
-    match rejection {
-        Rejection::ProgramUnavailable => CallError::Unavailable {
-            call,
-            what: "no such program",
-        },
-        Rejection::ProgramMismatch { .. } => CallError::Unavailable {
-            call,
-            what: "no such version",
-        },
-        Rejection::ProcedureUnavailable => CallError::Unavailable {
-            call,
-            what: "no such procedure",
-        },
-        Rejection::GarbageArguments
-        | Rejection::SystemError
-        | Rejection::RpcMismatch { .. }
-        | Rejection::Auth(_) => CallError::Refused {
-            call,
-            reason: rejection.to_string(),
-        },
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::{direct::Alone, session::Session, shared::Shared, state::FileState};
 use odafs_common::{exception::Exception, reference::Reference};
+use odafs_fabric::clock;
 
 /// Whether the counter is unchanged. `None` if it cannot be read, or was not known.
 pub fn unchanged(shared: &Shared, file: &FileState) -> Option<bool> {
@@ -59,6 +60,8 @@ fn by_pair(
     match read {
         Ok(Alone::Read) => {
             session.was_served();
+            drop(pair);
+            session.tend(&shared.calls, clock::now());
             Some(u64::from_le_bytes(word))
         }
         Ok(Alone::Refused(why)) => {
@@ -67,9 +70,7 @@ fn by_pair(
         }
         Ok(Alone::TimedOut | Alone::Full) => None,
         Err(broken) => {
-            tracing::debug!(%broken, "a connection for direct reads was lost");
-            pair.discard();
-            session.look();
+            session.lost(pair, &broken);
             None
         }
     }

@@ -7,7 +7,7 @@ mod one_sided;
 
 use crate::{
     calls::Calls,
-    session::{NoSession, Session},
+    session::{NotAttached, Session},
     transport::Broken,
     waiting::Waits,
 };
@@ -147,7 +147,7 @@ pub enum NotPosted {
 
 impl DirectPair {
     /// Attaches a connection to `session`.
-    pub fn new(session: &Session, calls: &Calls, deadline: Nanos) -> Result<Self, NoSession> {
+    pub fn new(session: &Session, calls: &Calls, deadline: Nanos) -> Result<Self, NotAttached> {
         let mut attached = session.attach(calls, deadline)?;
         let beside = attached.exposed.is_some_and(|exposed| exposed.beside);
         let (layout, slot_bytes) = match beside {
@@ -161,7 +161,7 @@ impl DirectPair {
         let sink = attached
             .pair
             .register(DEPTH * slot_bytes, Access::WRITE)
-            .map_err(|error| NoSession::Refused(format!("cannot register memory: {error}")))?;
+            .map_err(|error| NotAttached::NotMade(format!("cannot register memory: {error}")))?;
         attached.pair.post_receives(2 * DEPTH as u32);
         let (key, generation) = session.mac_key();
         Ok(Self {

@@ -68,6 +68,7 @@ impl CallError {
             Self::Unknown { .. } => Errno::CONNRESET,
             Self::Unavailable { .. } => Errno::OPNOTSUPP,
             Self::Refused { .. } => Errno::ACCESS,
+            Self::NoMemory { .. } => Errno::NOMEM,
             Self::Misbehaved { .. } => Errno::PROTO,
         };
         errno.raw_os_error()

@@ -3,10 +3,13 @@
 //! `Display` includes the cause, so `source()` returns nothing, and a program that prints a chain prints each cause once.
 //! (thiserror does not take the field `r#source` for a source.)
 
+mod hints;
+
+pub(crate) use self::hints::NO_RDMA;
+use self::hints::{unless_named, unless_refused, why_unreachable};
 use std::{io, path::Path, time::Duration};
 use thiserror::Error;
 
-use crate::unreachable::why_unreachable;
 pub use crate::url::UrlError;
 
 /// Why a call to the server failed.
@@ -72,6 +75,14 @@ pub enum CallError {
         /// Its reason.
         reason: String,
     },
+    /// This process has no memory for the data.
+    #[error("{call}: no memory for the data: {what}")]
+    NoMemory {
+        /// Name of the call.
+        call: &'static str,
+        /// What the system says.
+        what: String,
+    },
     /// The server's answer is malformed or impossible.
     #[error("{call}: the server misbehaved: {what}")]
     Misbehaved {
@@ -92,6 +103,7 @@ impl CallError {
             }
             Self::Unavailable { .. } => io::ErrorKind::Unsupported,
             Self::Refused { .. } => io::ErrorKind::PermissionDenied,
+            Self::NoMemory { .. } => io::ErrorKind::OutOfMemory,
             Self::Misbehaved { .. } => io::ErrorKind::InvalidData,
         }
     }
@@ -153,28 +165,6 @@ impl From<CallError> for ConnectError {
         Self::Call(error)
     }
 }
-
-/// The server's name, unless the text `told` contains it, as errors of shared memory do.
-fn unless_named<'a>(server: &'a str, told: &str) -> &'a str {
-    if told.contains(server) {
-        "the server"
-    } else {
-        server
-    }
-}
-
-/// The question, unless the text `told` comes from the server itself.
-pub(crate) fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
-    if told.contains(odafs_fabric::REFUSED) {
-        ""
-    } else {
-        question
-    }
-}
-
-/// What may be wrong with a peer that takes a connection for RDMA and closes it without a reply.
-pub(crate) const NO_RDMA: &str = "it may not speak NFS over RDMA, or have as many connections as it allows: check the port, and use \
-                                  nfs:// for a server's NFS port";
 
 /// Why a read failed.
 #[derive(Debug, Error)]

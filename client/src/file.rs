@@ -202,8 +202,8 @@ impl File {
         Ok(request[0].bytes)
     }
 
-    /// Makes many reads into registered memory, as [`read_into`](Self::read_into) does: over RDMA all in flight
-    /// together, elsewhere one after the other.
+    /// Makes many reads into registered memory, as [`read_into`](Self::read_into) does: all long ones over RDMA in flight
+    /// together, then all others, except those whose ranges overlap.
     ///
     /// # Errors
     /// The error of the first read that failed. The other reads may or may not have been served.
@@ -215,7 +215,7 @@ impl File {
         buffer: &mut Buffer,
         requests: &mut [IntoRequest],
     ) -> Result<(), ReadError> {
-        let within = |r: &Range<usize>| r.start <= r.end && r.end <= buffer.len();
+        let within = |r: &Range<usize>| r.start <= r.end && r.end <= buffer.capacity();
         assert!(
             requests.iter().all(|r| within(&r.range)),
             "beyond the buffer"

@@ -155,7 +155,6 @@ pub mod tokio;
 mod trace;
 mod transport;
 mod types;
-mod unreachable;
 mod url;
 mod waiting;
 

@@ -181,17 +181,23 @@ impl Link {
     }
 }
 
+/// A server on this host has at least this long to answer, however near the deadline is.
+#[cfg(not(shuttle))]
+const SHM_ANSWERS: Nanos = Nanos::from_millis(100);
+
 #[cfg(not(shuttle))]
 struct Shm(std::path::PathBuf);
 
 #[cfg(not(shuttle))]
 impl Dial for Shm {
-    fn dial(&self, private_data: &[u8], _: Nanos) -> io::Result<Box<dyn QueuePair>> {
-        odafs_fabric::shm::connect(
-            &self.0,
-            private_data,
-            &odafs_fabric::shm::ConnectOptions::default(),
-        )
+    fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
+        use odafs_fabric::shm::{ConnectOptions, connect};
+        let standard = ConnectOptions::default();
+        // The connection keeps this time for its registrations, too.
+        let options = ConnectOptions {
+            timeout: left(deadline).max(SHM_ANSWERS).min(standard.timeout),
+        };
+        connect(&self.0, private_data, &options)
     }
 
     fn fabric(&self) -> &'static str {

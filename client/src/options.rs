@@ -27,7 +27,8 @@ pub struct Options {
     pub cache: Cache,
     /// Memory in bytes that the data cache and the directory of references share. The default is 64 MiB.
     pub memory_bytes: u64,
-    /// How long one call may take, including reconnecting and retrying. The default is 30 s.
+    /// How long one call may take, including reconnecting and retrying. The default is 30 s. A long read or write takes
+    /// many calls: it may take longer, as long as each is answered in this time after the one before.
     pub deadline: Duration,
     /// Connections of each kind, at most; 8 by default. The client makes one at the start, and the others when
     /// threads collide.

@@ -43,6 +43,12 @@ pub struct Reading<'a> {
     /// Whether something happened that is no part of a route's cost, such as making a connection or asking for
     /// references.
     pub disturbed: bool,
+    /// When the present batch gives up, unless answers to its calls come.
+    pub deadline: Nanos,
+    /// Whether the present batch is a piece of a longer request, which is counted when it has been read.
+    pub in_pieces: bool,
+    /// The slowest route of its pieces.
+    pub slowest: Cell<Option<RouteTaken>>,
 }
 
 /// A file of a batch.
@@ -150,8 +156,12 @@ impl Reading<'_> {
             let parts = &parts[range.clone()];
             pages += parts.len();
             counts.bytes_read.add(shard, contiguous(parts) as u64);
-            let slowest = parts.iter().map(|part| part.taken).max();
-            counts.read_by(shard, slowest.unwrap_or(RouteTaken::Cache), 1);
+            match parts.iter().map(|part| part.taken).max() {
+                // It asked for nothing.
+                None => {}
+                slowest if self.in_pieces => self.slowest.set(slowest.max(self.slowest.get())),
+                Some(slowest) => counts.read_by(shard, slowest, 1),
+            }
             told.count(parts);
         }
         told.pages = pages.div_ceil(ranges.len().max(1)) as u32;
@@ -327,6 +337,11 @@ impl Part<'_> {
         }
     }
 
+    /// Whether bytes are missing that may yet come.
+    pub fn is_open(&self) -> bool {
+        self.step != ReadStep::Done && self.bytes < self.buf.len()
+    }
+
     /// Records that the direct read was refused. The part goes on by RPC.
     pub fn refused(&mut self, why: Exception, sample_ns: Option<u64>) {
         self.stale_ns = sample_ns;
@@ -368,18 +383,18 @@ pub fn contiguous(parts: &[Part<'_>]) -> usize {
 pub enum Failed {
     /// The deadline passed while direct reads were in flight.
     TimedOut,
-    /// The server refused a read of the file with this number in the batch.
+    /// The server refused the read of the part with this number, or into registered memory, that of the request.
     Status(Status, usize),
     /// The call failed.
     Call(CallError),
 }
 
 impl Failed {
-    /// The number in the batch of the file that the error names.
-    pub fn file(&self) -> usize {
+    /// The number of the part or request that failed, if it is known.
+    pub fn at(&self) -> Option<usize> {
         match self {
-            Self::Status(_, of) => *of,
-            Self::TimedOut | Self::Call(_) => 0,
+            Self::Status(_, at) => Some(*at),
+            Self::TimedOut | Self::Call(_) => None,
         }
     }
 
@@ -405,6 +420,17 @@ impl Failed {
             offset,
             source,
         }
+    }
+}
+
+impl ReadError {
+    /// The same for a read that was asked for from this offset on.
+    pub(crate) fn asked_from(mut self, first: u64) -> Self {
+        let (Self::Server { offset, .. }
+        | Self::EndOfFile { offset, .. }
+        | Self::Call { offset, .. }) = &mut self;
+        *offset = first;
+        self
     }
 }
 

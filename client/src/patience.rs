@@ -42,15 +42,15 @@ impl Pause {
 
 /// How long to wait for the answer to a repeated call before sending it again: 20 ms, doubled up to a second.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience(Nanos);
+pub struct ResendPause(Nanos);
 
-impl Default for Patience {
+impl Default for ResendPause {
     fn default() -> Self {
         Self(Nanos::from_millis(20))
     }
 }
 
-impl Patience {
+impl ResendPause {
     /// The end of the wait if it begins now.
     pub fn until(self, deadline: Nanos) -> Nanos {
         deadline.min(clock::now() + self.0)

@@ -19,6 +19,8 @@ struct Shelf<T> {
     /// In boxes, because each loan moves them.
     idle: Vec<Box<T>>,
     made: u32,
+    /// Whether nothing is kept any more.
+    is_closed: bool,
     /// Number of threads that wait for a connection. If there are none, nobody is woken, which saves a system call.
     waiting: u32,
 }
@@ -38,6 +40,7 @@ impl<T> Pool<T> {
         let shelf = Shelf {
             idle: Vec::new(),
             made: 0,
+            is_closed: false,
             waiting: 0,
         };
         Self {
@@ -93,6 +96,36 @@ impl<T> Pool<T> {
         })
     }
 
+    /// Lends the idle connection that was used last, or the first that comes back, and makes none. `NotMade` if there are
+    /// none.
+    pub fn take_made(&self, deadline: Nanos) -> Result<Lent<'_, T>, TakeError<()>> {
+        let mut shelf = self.shelf.lock();
+        loop {
+            if let Some(item) = shelf.idle.pop() {
+                return Ok(Lent {
+                    pool: self,
+                    item: Some(item),
+                });
+            }
+            if shelf.made == 0 {
+                return Err(TakeError::NotMade(()));
+            }
+            let left = deadline.since(clock::now());
+            if left.0 == 0 {
+                return Err(TakeError::TimedOut);
+            }
+            shelf.waiting += 1;
+            shelf = self.returned.wait_timeout(shelf, left).0;
+            shelf.waiting -= 1;
+        }
+    }
+
+    /// Drops the idle connections, and those on loan when they come back.
+    pub fn close(&self) {
+        self.shelf.lock().is_closed = true;
+        self.clear();
+    }
+
     /// Drops the idle connections.
     pub fn clear(&self) {
         let idle = {
@@ -123,15 +156,25 @@ impl<T> Drop for Lent<'_, T> {
     fn drop(&mut self) {
         let item = self.item.take();
         let mut shelf = self.pool.shelf.lock();
-        match item {
-            Some(item) => shelf.idle.push(item),
-            None => shelf.made -= 1,
-        }
-        let awaited = shelf.waiting > 0;
+        let dropped = match item {
+            Some(item) if !shelf.is_closed => {
+                shelf.idle.push(item);
+                None
+            }
+            item => {
+                shelf.made -= 1;
+                item
+            }
+        };
+        let (waiting, made) = (shelf.waiting, shelf.made);
         drop(shelf);
-        if awaited {
-            self.pool.returned.notify_one();
+        match (waiting, made) {
+            (0, _) => {}
+            // Nothing will come back any more.
+            (_, 0) => self.pool.returned.notify_all(),
+            _ => self.pool.returned.notify_one(),
         }
+        drop(dropped);
     }
 }
 

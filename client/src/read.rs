@@ -20,25 +20,24 @@
 use crate::{
     buffer::Buffer,
     delegation::Asking,
-    direct::DirectPair,
     error::ReadError,
     nfs::{self, read_into, references},
     open_file::OpenFile,
     part::{Failed, FileReading, Part, ReadStep, Reading, contiguous},
-    pool::TakeError,
     read_page::{self, Ended, Waits, attend},
     read_pair::PairFailed,
     record,
     request::{BatchRead, IntoRequest, ReadRequest},
     reuse::{self, BatchMemory},
     route::SizeClass,
-    session::Session,
+    session::{NoPair, Session},
+    shard::Shard,
     shared::TimedRead,
     steps::{Found, Steps},
     trace::{self, RouteReason, RouteTaken},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
-use odafs_fabric::clock;
+use odafs_fabric::clock::{self, Nanos};
 use std::{cell::Cell, ops::Range};
 
 /// The most parts that are processed together: 4 MiB of 4 KiB pages.
@@ -56,7 +55,7 @@ pub fn read_at(file: &OpenFile, buf: &mut [u8], offset: u64) -> Result<usize, Re
     let (asked, refused) = match read_page::read(file, buf, offset, Waits::Yes) {
         Ended::Read(bytes) => return Ok(bytes),
         Ended::Failed(failed) => return Err(failed.of(file, offset)),
-        Ended::LongerWay(asked) => (asked, None),
+        Ended::LongerWay(asked) => (asked.map(TimedRead::looked), None),
         Ended::Refused(asked, why, took_ns) => (Some(asked), Some((why, took_ns))),
     };
     let mut request = [ReadRequest::new(offset, buf)];
@@ -80,17 +79,61 @@ pub fn read_into(
     buffer: &mut Buffer,
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {
-    if read_into::pays(file.shared(), requests) {
+    if requests.is_empty() {
+        return Ok(());
+    }
+    read_into::recover(file, buffer, requests)?;
+    let pays = |request: &IntoRequest| read_into::pays(file.shared(), request);
+    let (long, short): (Vec<_>, Vec<_>) =
+        (0..requests.len()).partition(|number| pays(&requests[*number]));
+    if !long.is_empty() {
+        let mut together: Vec<_> = long
+            .iter()
+            .map(|number| requests[*number].clone())
+            .collect();
         let call = |requests: &mut [IntoRequest]| read_into::read(file, buffer, requests);
-        return file.recorded_reads(requests, call, |request| record::RecordedRead {
+        file.recorded_reads(&mut together, call, |request| record::RecordedRead {
             offset: request.offset,
             bytes: request.range.len(),
             got: request.bytes,
-        });
+        })?;
+        for (number, request) in long.into_iter().zip(together) {
+            requests[number].bytes = request.bytes;
+        }
     }
-    for request in requests {
-        let into = &mut buffer[request.range.clone()];
-        request.bytes = read_at(file, into, request.offset)?;
+    copied_into(file, buffer, requests, short)
+}
+
+/// Reads those of the requests with these numbers, with a copy: all together whose ranges do not overlap.
+fn copied_into(
+    file: &OpenFile,
+    buffer: &mut [u8],
+    requests: &mut [IntoRequest],
+    mut numbers: Vec<usize>,
+) -> Result<(), ReadError> {
+    numbers.sort_by_key(|number| requests[*number].range.start);
+    while !numbers.is_empty() {
+        let (mut together, mut later) = (Vec::new(), Vec::new());
+        let (mut rest, mut rest_from) = (&mut *buffer, 0);
+        for number in numbers {
+            let IntoRequest { range, offset, .. } = &requests[number];
+            let Some(skipped) = range.start.checked_sub(rest_from) else {
+                later.push(number);
+                continue;
+            };
+            let (buf, after) = rest[skipped..].split_at_mut(range.len());
+            (rest, rest_from) = (after, range.end);
+            together.push((number, ReadRequest::new(*offset, buf)));
+        }
+        let (read, mut reads): (Vec<_>, Vec<_>) = together.into_iter().unzip();
+        match &mut reads[..] {
+            [alone] => alone.bytes = read_at(file, alone.buf, alone.offset)?,
+            reads => read_many(file, reads, None)?,
+        }
+        for (number, request) in read.into_iter().zip(reads) {
+            requests[number].bytes = request.bytes;
+        }
+        numbers = later;
     }
     Ok(())
 }
@@ -148,6 +191,9 @@ fn in_batches<'f>(
         traced: trace.is_some(),
         refused,
         disturbed: false,
+        deadline: Nanos(0),
+        in_pieces: false,
+        slowest: Cell::new(None),
     };
     let mut rest = requests;
     while !rest.is_empty() {
@@ -187,17 +233,25 @@ impl<'f> Reading<'f> {
             && request.length() > PARTS_MAX * self.size.bytes()
         {
             let file = request.file().unwrap_or(file);
-            let (mut offset, mut bytes) = (request.offset(), 0);
+            let asked_from = request.offset();
+            let (mut offset, mut bytes) = (asked_from, 0);
+            self.in_pieces = true;
             for piece in request.buf().chunks_mut(PARTS_MAX * self.size.bytes() / 2) {
                 let mut piece = [ReadRequest::new(offset, piece)];
-                self.together(file, &mut piece, trace.as_deref_mut())?;
+                self.together(file, &mut piece, trace.as_deref_mut())
+                    .map_err(|error| error.asked_from(asked_from))?;
                 bytes += piece[0].bytes;
-                offset += piece[0].bytes as u64;
+                offset = offset.saturating_add(piece[0].bytes as u64);
                 if piece[0].bytes < piece[0].buf.len() {
                     break;
                 }
             }
             request.set_bytes(bytes);
+            self.in_pieces = false;
+            if let Some(slowest) = self.slowest.take() {
+                let shard = Shard::mine();
+                self.shared.shards.counts(shard).read_by(shard, slowest, 1);
+            }
             return Ok(());
         }
         self.together(file, requests, trace)
@@ -219,6 +273,7 @@ impl<'f> Reading<'f> {
         self.files = files;
         self.order(file, requests);
         let began = clock::now();
+        self.deadline = self.shared.calls.deadline_from(began);
         // The parts borrow the requests while the batch lasts.
         let mut parts: Vec<Part<'_>> = parts;
         self.cut(requests, began, &mut parts, &mut ranges);
@@ -228,9 +283,13 @@ impl<'f> Reading<'f> {
             .by_pair(&mut parts)
             .and_then(|()| nfs::read::read(self, &mut parts));
         if let Err(failed) = failed {
-            let of = &self.files[failed.file()];
-            let offset = requests[of.requests.start].offset();
-            return Err(failed.of(of.file, offset));
+            // All calls fail with the connection, and so the first that was not answered.
+            let open = || parts.iter().position(Part::is_open);
+            let at = failed.at().or_else(open).unwrap_or(0);
+            let number = ranges.iter().position(|range| range.contains(&at));
+            let of = parts.get(at).map_or(0, |part| part.of);
+            let offset = requests[number.unwrap_or(0)].offset();
+            return Err(failed.of(self.files[of].file, offset));
         }
         self.account(&parts, &ranges);
         if let Some(trace) = trace {
@@ -363,9 +422,11 @@ impl<'f> Reading<'f> {
             if matches!(found, Found::Next(_, RouteReason::NoReference)) && !missed {
                 missed = true;
                 if let Some(pages) = steps.run_ahead(part.page..end) {
+                    // The next look is the one that counts.
                     return Some(pages);
                 }
             }
+            steps.count(&found, part.page);
             match found {
                 Found::Cached(bytes) => part.done(bytes, RouteTaken::Cache, RouteReason::Cached),
                 Found::Next(step, why) => (part.step, part.why) = (step, why),
@@ -432,19 +493,15 @@ impl<'f> Reading<'f> {
         let (Some(session), shared) = (self.session.as_ref(), self.shared) else {
             return Ok(());
         };
-        let deadline = shared.calls.deadline();
-        let mut made = false;
-        let make = || {
-            made = true;
-            DirectPair::new(session, &shared.calls, deadline)
-        };
-        let taken = session.pairs.take(deadline, make);
-        self.disturbed |= made;
-        let mut pair = match taken {
-            Ok(pair) => pair,
-            Err(TakeError::TimedOut) => return Err(Failed::TimedOut),
-            Err(TakeError::NotMade(_)) => {
-                session.end();
+        let now = clock::now();
+        let mut pair = match session.pair(&shared.calls, now, self.deadline) {
+            Ok((pair, made)) => {
+                self.disturbed |= made;
+                pair
+            }
+            Err(NoPair::TimedOut) => return Err(Failed::TimedOut),
+            Err(NoPair::NotMade) => {
+                self.disturbed = true;
                 parts
                     .iter_mut()
                     .filter(|part| direct(part))
@@ -452,16 +509,17 @@ impl<'f> Reading<'f> {
                 return Ok(());
             }
         };
+        let deadline = self.deadline;
         match self.on_pair(session, &mut pair, parts, deadline) {
             Ok(()) => {
                 shared.policy.lock().feedback(pair.feedback());
+                drop(pair);
+                session.tend(&shared.calls, now);
                 Ok(())
             }
             Err(PairFailed::TimedOut) => Err(Failed::TimedOut),
             Err(PairFailed::Broken(broken)) => {
-                tracing::debug!(%broken, "a connection for direct reads was lost");
-                pair.discard();
-                session.look();
+                session.lost(pair, &broken);
                 parts
                     .iter_mut()
                     .filter(|part| direct(part))

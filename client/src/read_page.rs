@@ -163,6 +163,7 @@ impl PageRead<'_> {
             ..
         } = self.steps;
         // Steps 1 and 2: the data cache, the directory.
+        let mut missed = None;
         let step = match self.steps.look(self.page, self.within, buf) {
             Found::Cached(bytes) => {
                 shared.was_hit(file, &asked, bytes);
@@ -175,6 +176,11 @@ impl PageRead<'_> {
                 if self.steps.ask_ahead(self.page..self.page + 1) =>
             {
                 return Ended::LongerWay(None);
+            }
+            Found::Next(step, RouteReason::NoReference) => {
+                // The reply may bring a reference.
+                missed = Some(self.steps.was_evicted(self.page));
+                step
             }
             Found::Next(step, _) => step,
         };
@@ -206,6 +212,9 @@ impl PageRead<'_> {
         };
         match ended {
             Ok(fetched) => {
+                if let Some(evicted) = missed {
+                    shared.no_reference(asked.shard(), evicted);
+                }
                 shared.was_read(file, &asked, &fetched);
                 Ended::Read(fetched.bytes)
             }
@@ -314,10 +323,13 @@ impl PageRead<'_> {
                 session.was_served();
                 if asked.is_timed() {
                     shared.policy.lock().feedback(pair.feedback());
+                    drop(pair);
+                    session.tend(&shared.calls, posted);
                 }
                 Ok(())
             }
             Ok(Alone::Refused(why)) => {
+                shared.was_referenced(asked.shard());
                 shared.refused(session, file, self.page, reference.epoch, why);
                 let took_ns = clock::now().since(posted).0;
                 Err(Ended::Refused(asked, why, took_ns))
@@ -325,9 +337,7 @@ impl PageRead<'_> {
             Ok(Alone::TimedOut) => Err(Ended::Failed(Failed::TimedOut)),
             Ok(Alone::Full) => longer_way(),
             Err(broken) => {
-                tracing::debug!(%broken, "a connection for direct reads was lost");
-                pair.discard();
-                session.look();
+                session.lost(pair, &broken);
                 longer_way()
             }
         }

@@ -9,7 +9,7 @@ use crate::{
     error::CallError,
     nfs::procedure::{Asks, Number, Procedure},
     options::{MacPreference, Options, Route},
-    pool::Pool,
+    pool::{Lent, Pool, TakeError},
     transport::{Broken, next_message, send_when_room},
 };
 use odafs_common::{
@@ -51,6 +51,11 @@ const CLOSE_SESSION: Procedure = procedure("CLOSE_SESSION", P::CloseSession);
 
 /// After this many denials in a row, the client gives a session up.
 const DENIED_MAX: u32 = 4;
+/// After a connection that could not be attached, none is attached during this time.
+const ATTACH_REST: Nanos = Nanos::from_secs(1);
+/// After a new request key that did not come, the next is asked for after this time, or after a quarter of the time that
+/// a key lasts.
+const REKEY_REST: Nanos = Nanos::from_secs(60);
 
 /// A session.
 pub struct Session {
@@ -75,20 +80,26 @@ pub struct Session {
     requests: AtomicU64,
     rekey_requests: u64,
     rekey_span: Nanos,
-    rekeyed_at: AtomicU64,
+    /// When the next request key is due, whatever the number of requests.
+    rekey_at: AtomicU64,
+    /// No connection is attached before this time.
+    attach_from: AtomicU64,
     rekeying: Mutex<()>,
     denied_in_row: AtomicU32,
     over: AtomicBool,
     served: AtomicBool,
-    homes: Mutex<Homes>,
+    /// `None` once the session was let go.
+    homes: Mutex<Option<Homes>>,
+    /// The connection that was attached first, after that, if it is still needed.
+    last_home: Mutex<Option<Box<dyn QueuePair>>>,
 }
 
 /// The connections on which the session depends. When one of them ends, so does the session.
 struct Homes {
     /// The connection on which the session was opened, and is rekeyed and closed.
     rpc: Line,
-    /// The connection that was attached first. It owns the mapping.
-    direct: Option<Box<dyn QueuePair>>,
+    /// The connection that was attached first.
+    direct: Box<dyn QueuePair>,
 }
 
 /// What an opened session begins with.
@@ -118,10 +129,35 @@ impl From<CallError> for NoSession {
     }
 }
 
-impl From<Broken> for NoSession {
-    fn from(broken: Broken) -> Self {
-        Self::Refused(broken.to_string())
+/// Why a connection was not attached to the session.
+#[derive(Debug)]
+pub enum NotAttached {
+    /// The server refuses it, as it would all others: the session is over.
+    Refused(String),
+    /// This connection could not be made. The session goes on with those that it has.
+    NotMade(String),
+}
+
+impl From<NotAttached> for NoSession {
+    fn from(why: NotAttached) -> Self {
+        let (NotAttached::Refused(why) | NotAttached::NotMade(why)) = why;
+        Self::Refused(why)
     }
+}
+
+impl From<Broken> for NotAttached {
+    fn from(broken: Broken) -> Self {
+        Self::NotMade(broken.to_string())
+    }
+}
+
+/// Why a read got no connection for direct reads.
+#[derive(Debug)]
+pub enum NoPair {
+    /// All stayed in use until the deadline.
+    TimedOut,
+    /// There is none, and none could be made.
+    NotMade,
 }
 
 /// A connection that is attached to the session.
@@ -145,12 +181,13 @@ fn may_be_mapped(line: &mut Line) -> bool {
 }
 
 impl Session {
-    /// Opens a session and attaches a first connection to it.
+    /// Opens a session and attaches a first connection to it, until `deadline`.
     pub fn open(
         calls: &Calls,
         options: &Options,
         export: &[u8],
         number: u64,
+        deadline: Nanos,
     ) -> Result<Self, NoSession> {
         let identity = options.identity.map(Identity::from_secret);
         let server_key = options.server_key.map(PublicKey);
@@ -165,7 +202,7 @@ impl Session {
             MacPreference::Blake3 => MacAlgorithm::Blake3.bit(),
         };
         let mut rpc = calls
-            .own_line(calls.deadline())
+            .own_line(deadline)
             .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
         let mode = if options.route == Route::Guarded || !may_be_mapped(&mut rpc) {
             Mode::Guarded
@@ -190,7 +227,7 @@ impl Session {
             parameters: &parameters,
             handshake: &handshake,
         };
-        let answer = calls.call_on(&mut rpc, &OPEN_SESSION, &arguments, |r| {
+        let answer = calls.call_on(&mut rpc, deadline, &OPEN_SESSION, &arguments, |r| {
             Ok(odafs::OpenSessionResult::decode(r)?.map(|handshake| handshake.0.to_vec()))
         })?;
         let answer = answer.map_err(|status| NoSession::Refused(status.to_string()))?;
@@ -199,8 +236,11 @@ impl Session {
             .map_err(|error| NoSession::Refused(error.to_string()))?;
         let accepted =
             Accepted::from_bytes(&accepted).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
+        if accepted.mac.bit() & offered == 0 {
+            return Err(misbehaved(&OPEN_SESSION, &"a MAC that was not offered").into());
+        }
         let numbered = Numbered { number, key, rpc };
-        Self::accepted(calls, options, numbered, &accepted, offered)
+        Self::accepted(calls, options, numbered, &accepted, deadline)
     }
 
     fn accepted(
@@ -208,16 +248,14 @@ impl Session {
         options: &Options,
         opened: Numbered,
         accepted: &Accepted,
-        offered: u32,
+        deadline: Nanos,
     ) -> Result<Self, NoSession> {
         let page = PageSize::new(accepted.page_bytes.into())
             .map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
         if (accepted.max_read as usize) < page.bytes() {
             return Err(misbehaved(&OPEN_SESSION, &"direct reads of less than a page").into());
         }
-        if accepted.mac.bit() & offered == 0 {
-            return Err(misbehaved(&OPEN_SESSION, &"a MAC that was not offered").into());
-        }
+        let rekey_span = Nanos::from_secs(u64::from(accepted.rekey_seconds.max(1)));
         let mut session = Self {
             number: opened.number,
             id: accepted.session,
@@ -231,18 +269,17 @@ impl Session {
             generation: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             rekey_requests: accepted.rekey_requests.max(1),
-            rekey_span: Nanos::from_secs(u64::from(accepted.rekey_seconds.max(1))),
-            rekeyed_at: AtomicU64::new(clock::now().0),
+            rekey_span,
+            rekey_at: AtomicU64::new((clock::now() + rekey_span).0),
+            attach_from: AtomicU64::new(0),
             rekeying: Mutex::new(()),
             denied_in_row: AtomicU32::new(0),
             over: AtomicBool::new(false),
             served: AtomicBool::new(false),
-            homes: Mutex::new(Homes {
-                rpc: opened.rpc,
-                direct: None,
-            }),
+            homes: Mutex::new(None),
+            last_home: Mutex::new(None),
         };
-        let mut first = session.attach(calls, calls.deadline())?;
+        let mut first = session.attach(calls, deadline)?;
         match first.exposed {
             Some(tags) => {
                 let [arena, stamps] = [tags.arena, tags.stamps].map(|place| Remote {
@@ -258,19 +295,22 @@ impl Session {
             }
             None => session.one_sided = false,
         }
-        session.homes.lock().direct = Some(first.pair);
+        *session.homes.lock() = Some(Homes {
+            rpc: opened.rpc,
+            direct: first.pair,
+        });
         Ok(session)
     }
 
     /// Attaches another connection.
-    pub fn attach(&self, calls: &Calls, deadline: Nanos) -> Result<Attachment, NoSession> {
-        let refused = |why: &str| NoSession::Refused(why.into());
+    pub fn attach(&self, calls: &Calls, deadline: Nanos) -> Result<Attachment, NotAttached> {
+        let not_made = |why: &str| NotAttached::NotMade(why.into());
         let mut pair = calls
             .link()
             .direct(self.one_sided, deadline)
-            .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
+            .map_err(|error| NotAttached::NotMade(format!("cannot connect: {error}")))?;
         let server = PrivateData::decode(pair.private_data())
-            .ok_or_else(|| refused("the server sent no nonce"))?;
+            .ok_or_else(|| not_made("the server sent no nonce"))?;
         let mut nonce = [0; 16];
         entropy::fill(&mut nonce);
         let key = self.key.attach_key();
@@ -283,18 +323,62 @@ impl Session {
         send_when_room(&mut *pair, &[&attach.seal(&key, &server.nonce)], deadline)?;
         pair.flush();
         if !next_message(&mut *pair, calls.wait(), deadline)? {
-            return Err(refused("no answer to the attach message"));
+            return Err(not_made("no answer to the attach message"));
         }
         let attached = Attached::open(pair.message(), &key, &nonce, &server.nonce);
-        let attached =
-            attached.ok_or_else(|| refused("the answer to the attach message does not verify"))?;
+        let attached = attached.ok_or_else(|| {
+            NotAttached::Refused("the answer to the attach message does not verify".into())
+        })?;
         match attached.result {
             Ok(grant) => Ok(Attachment {
                 pair,
                 connection: grant.connection,
                 exposed: grant.one_sided,
             }),
-            Err(exception) => Err(NoSession::Refused(format!("attach: {exception}"))),
+            Err(exception) => Err(NotAttached::Refused(format!("attach: {exception}"))),
+        }
+    }
+
+    /// Lends a connection for direct reads: an idle one, or a new one, or the first that comes back by `deadline`. Returns
+    /// whether it is new, too.
+    pub fn pair(
+        &self,
+        calls: &Calls,
+        now: Nanos,
+        deadline: Nanos,
+    ) -> Result<(Lent<'_, DirectPair>, bool), NoPair> {
+        if now.0 >= self.attach_from.load(Relaxed) {
+            let mut made = false;
+            let make = || {
+                made = true;
+                DirectPair::new(self, calls, calls.brief_deadline())
+            };
+            match self.pairs.take(deadline, make) {
+                Ok(pair) => return Ok((pair, made)),
+                Err(TakeError::TimedOut) => return Err(NoPair::TimedOut),
+                Err(TakeError::NotMade(why)) => self.was_not_attached(&why),
+            }
+        }
+        if self.is_over() {
+            return Err(NoPair::NotMade);
+        }
+        match self.pairs.take_made(deadline) {
+            Ok(pair) => Ok((pair, false)),
+            Err(TakeError::TimedOut) => Err(NoPair::TimedOut),
+            Err(TakeError::NotMade(())) => Err(NoPair::NotMade),
+        }
+    }
+
+    #[cold]
+    fn was_not_attached(&self, why: &NotAttached) {
+        tracing::debug!(?why, "a connection for direct reads was not attached");
+        match why {
+            NotAttached::Refused(_) => self.end(),
+            NotAttached::NotMade(_) => {
+                let from = clock::now() + ATTACH_REST;
+                self.attach_from.store(from.0, Relaxed);
+                self.look();
+            }
         }
     }
 
@@ -314,20 +398,25 @@ impl Session {
         self.requests.fetch_add(count, Relaxed);
     }
 
-    /// Whether it is time for a new request key.
-    pub fn rekey_due(&self, now: Nanos) -> bool {
-        self.requests.load(Relaxed) >= self.rekey_requests
-            || now.since(Nanos(self.rekeyed_at.load(Relaxed))) >= self.rekey_span
+    /// Moves to the next request key if it is time. Reads by which the key ages call this now and then, because the server
+    /// refuses a key that is used for twice as long.
+    pub fn tend(&self, calls: &Calls, now: Nanos) {
+        let requests = self.requests.load(Relaxed);
+        if requests >= self.rekey_requests || now.0 >= self.rekey_at.load(Relaxed) {
+            self.rekey(calls);
+        }
     }
 
     /// Moves to the next request key.
-    pub fn rekey(&self, calls: &Calls) {
+    #[cold]
+    fn rekey(&self, calls: &Calls) {
         // The first thread does it. Meanwhile the old key is valid for the requests of the others.
         let Some(_mine) = self.rekeying.try_lock() else {
             return;
         };
         let requests = self.requests.swap(0, Relaxed);
-        self.rekeyed_at.store(clock::now().0, Relaxed);
+        let due_in = |span: Nanos| self.rekey_at.store((clock::now() + span).0, Relaxed);
+        due_in(self.rekey_span);
         let (session, generation) = (self.id, self.generation().wrapping_add(1));
         let key = self.key.control_key();
         let tag = Control::Rekey {
@@ -335,16 +424,21 @@ impl Session {
             generation,
         }
         .tag(&key);
-        let answer = calls.call_on(
-            &mut self.homes.lock().rpc,
-            &REKEY,
-            &odafs::RekeyArgs {
-                session,
-                generation,
-                tag,
-            },
-            |r| Ok(odafs::RekeyResult::decode(r)?.map(|rekeyed| (rekeyed.generation, rekeyed.tag))),
-        );
+        let arguments = odafs::RekeyArgs {
+            session,
+            generation,
+            tag,
+        };
+        let answer = match &mut *self.homes.lock() {
+            Some(Homes { rpc, .. }) => {
+                let deadline = calls.brief_deadline();
+                calls.call_on(rpc, deadline, &REKEY, &arguments, |r| {
+                    Ok(odafs::RekeyResult::decode(r)?
+                        .map(|rekeyed| (rekeyed.generation, rekeyed.tag)))
+                })
+            }
+            None => return,
+        };
         match answer {
             Ok(Ok((confirmed, tag))) if confirmed == generation => {
                 if (Control::Rekeyed {
@@ -360,8 +454,12 @@ impl Session {
             }
             Ok(Err(OdafsStatus::TryLater)) | Err(_) => {
                 self.requests.fetch_add(requests / 2, Relaxed);
+                due_in(REKEY_REST.min(Nanos(self.rekey_span.0 / 4)));
             }
             Ok(_) => self.end(),
+        }
+        if self.is_over() {
+            self.leave(&mut self.homes.lock());
         }
     }
 
@@ -403,13 +501,12 @@ impl Session {
 
     /// Checks whether the server has ended the session.
     pub fn look(&self) {
-        if let Some(mut homes) = self.homes.try_lock() {
-            let Homes { rpc, direct } = &mut *homes;
+        if let Some(mut homes) = self.homes.try_lock()
+            && let Some(Homes { rpc, direct }) = &mut *homes
+        {
             let mut over = rpc.transport().is_over();
-            if let Some(pair) = direct {
-                while pair.poll().is_some() {}
-                over |= pair.is_closed();
-            }
+            while direct.poll().is_some() {}
+            over |= direct.is_closed();
             if over {
                 self.end();
             }
@@ -419,12 +516,42 @@ impl Session {
         }
     }
 
+    /// A connection for direct reads was lost.
+    pub fn lost(&self, pair: Lent<'_, DirectPair>, broken: &Broken) {
+        tracing::debug!(%broken, "a connection for direct reads was lost");
+        pair.discard();
+        self.look();
+    }
+
+    /// Gives up the connections of a session that is over. Somebody may keep it for long, such as an open file.
+    pub fn let_go(&self) {
+        self.end();
+        self.pairs.close();
+        // Whoever gives the session a new key gives them up afterwards.
+        if let Some(mut homes) = self.homes.try_lock() {
+            self.leave(&mut homes);
+        }
+    }
+
+    fn leave(&self, homes: &mut Option<Homes>) {
+        let Some(Homes { rpc, direct }) = homes.take() else {
+            return;
+        };
+        drop(rpc);
+        // A read that began before may still look at the server's memory. Only this connection tells that the server died.
+        if self.view.as_ref().is_some_and(ArenaView::is_alive) {
+            *self.last_home.lock() = Some(direct);
+        }
+    }
+
     /// Tells the server that the session is over. If this fails, the server finds out by itself.
     pub fn close(&self, calls: &Calls) {
         let session = self.id;
         let tag = Control::Close { session }.tag(&self.key.control_key());
         let arguments = odafs::CloseSessionArgs { session, tag };
-        calls.tell(&mut self.homes.lock().rpc, &CLOSE_SESSION, &arguments);
+        if let Some(homes) = &mut *self.homes.lock() {
+            calls.tell(&mut homes.rpc, &CLOSE_SESSION, &arguments);
+        }
     }
 }
 

@@ -346,50 +346,33 @@ impl Shared {
 
     // References and the policy
 
-    /// Looks up the reference of a page, and counts the lookup.
-    pub fn reference(
-        &self,
-        file: &FileState,
-        session: &Session,
-        page: u64,
-        shard: Shard,
-    ) -> Option<Reference> {
+    /// Looks up the reference of a page. The caller counts the lookup.
+    pub fn reference(&self, file: &FileState, session: &Session, page: u64) -> Option<Reference> {
         let found = self
             .directory
             .lookup(&file.tree, page, session.number, session.page);
         match found {
-            Lookup::Found(reference) => {
-                self.shards.counts(shard).directory_hits.add(shard, 1);
-                Some(reference)
-            }
-            Lookup::Missing | Lookup::Evicted => {
-                self.no_reference(shard, found == Lookup::Evicted);
-                None
-            }
+            Lookup::Found(reference) => Some(reference),
+            Lookup::Missing | Lookup::Evicted => None,
         }
     }
 
-    /// Looks up where a page lies, and counts the lookup.
+    /// Looks up where a page lies. The caller counts the lookup.
     #[inline]
-    pub fn location(
-        &self,
-        file: &FileState,
-        session: &Session,
-        page: u64,
-        shard: Shard,
-    ) -> Option<Location> {
-        let found = self
-            .directory
-            .locate(&file.tree, page, session.number, session.page);
-        match found {
-            Some(_) => self.shards.counts(shard).directory_hits.add(shard, 1),
-            None => self.no_reference(shard, self.directory.is_evicted(&file.tree, page)),
-        }
-        found
+    pub fn location(&self, file: &FileState, session: &Session, page: u64) -> Option<Location> {
+        self.directory
+            .locate(&file.tree, page, session.number, session.page)
     }
 
+    /// A read had a reference.
+    #[inline]
+    pub fn was_referenced(&self, shard: Shard) {
+        self.shards.counts(shard).directory_hits.add(shard, 1);
+    }
+
+    /// A read had no reference. `evicted` says whether there was one before.
     #[cold]
-    fn no_reference(&self, shard: Shard, evicted: bool) {
+    pub fn no_reference(&self, shard: Shard, evicted: bool) {
         self.shards.counts(shard).directory_misses.add(shard, 1);
         if evicted {
             self.ghost(SizeClass::of(4096), |budget, known, held| {

@@ -69,7 +69,8 @@ impl<'a> Steps<'a> {
     pub fn look(&self, page: u64, within: usize, buf: &mut [u8]) -> Found {
         let (shared, file, order) = (self.shared, self.file, self.asked.order());
         if order.keeps {
-            let far = shared.follow(file, page, self.size, self.asked.shard());
+            let shard = self.asked.shard();
+            let far = !self.asked.has_looked() && shared.follow(file, page, self.size, shard);
             if let Some(bytes) = shared.cached(file, page, self.size, within, far, buf) {
                 return Found::Cached(bytes);
             }
@@ -92,21 +93,17 @@ impl<'a> Steps<'a> {
                 };
                 return Found::Next(ReadStep::Rpc, why);
             }
-            Ok(Source::Loads(session)) => {
-                match shared.location(file, session, page, self.asked.shard()) {
-                    Some(location) => (ReadStep::Load(location), location.length),
-                    None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
+            Ok(Source::Loads(session)) => match shared.location(file, session, page) {
+                Some(location) => (ReadStep::Load(location), location.length),
+                None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
+            },
+            Ok(Source::Pair(session, choice)) => match shared.reference(file, session, page) {
+                Some(known) if choice == Choice::OneSided => {
+                    (ReadStep::OneSided(known), known.length)
                 }
-            }
-            Ok(Source::Pair(session, choice)) => {
-                match shared.reference(file, session, page, self.asked.shard()) {
-                    Some(known) if choice == Choice::OneSided => {
-                        (ReadStep::OneSided(known), known.length)
-                    }
-                    Some(known) => (ReadStep::Guarded(known), known.length),
-                    None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
-                }
-            }
+                Some(known) => (ReadStep::Guarded(known), known.length),
+                None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
+            },
         };
         if length as usize <= within {
             return Found::Next(ReadStep::Rpc, RouteReason::NoReference);
@@ -117,6 +114,26 @@ impl<'a> Steps<'a> {
             Purpose::Trial { .. } => RouteReason::Trial,
         };
         Found::Next(step, why)
+    }
+
+    /// Counts the lookup in the directory, if there was one. A read that looks again counts the last time.
+    pub fn count(&self, found: &Found, page: u64) {
+        let shard = self.asked.shard();
+        match found {
+            Found::Next(_, RouteReason::NoReference) => {
+                self.shared.no_reference(shard, self.was_evicted(page));
+            }
+            Found::Next(ReadStep::Load(_) | ReadStep::OneSided(_) | ReadStep::Guarded(_), _) => {
+                self.shared.was_referenced(shard);
+            }
+            Found::Next(..) | Found::Cached(_) => {}
+        }
+    }
+
+    /// Whether the directory had a reference of the page that more memory would have kept.
+    #[cold]
+    pub fn was_evicted(&self, page: u64) -> bool {
+        self.shared.directory.is_evicted(&self.file.tree, page)
     }
 
     /// Called when the first of a read's pages has no reference although direct reads are the rule. If the read belongs

@@ -13,6 +13,7 @@ use odafs_fabric::{
     QueuePair,
     clock::{self, Nanos},
 };
+use rustix::net::{RecvFlags, recv};
 use std::{
     io::{self, Read as _, Write as _},
     net::TcpStream,
@@ -180,8 +181,39 @@ impl RpcTransport for NfsTcpTransport {
         None
     }
 
-    /// The next call finds out.
     fn is_over(&mut self) -> bool {
-        false
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match recv(&self.stream, &mut [0; 1], flags) {
+            Ok((_, bytes)) => bytes == 0,
+            Err(error) => !is_wait(&error.into()),
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_end_of_an_idle_connection_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        for wait in [Wait::default(), Wait::Spin] {
+            let ours = TcpStream::connect(address).expect("a connection");
+            let mut transport = NfsTcpTransport::over(ours, wait).expect("a transport");
+            let (mut theirs, _) = listener.accept().expect("a connection");
+            assert!(!transport.is_over());
+            theirs.write_all(&[1, 2, 3]).expect("room");
+            assert!(!transport.is_over());
+            // All that was sent has arrived when the end has, which a read waits for.
+            drop(theirs);
+            let mut late = [0; 3];
+            transport.stream.set_nonblocking(false).expect("a socket");
+            transport.stream.read_exact(&mut late).expect("bytes");
+            let mut end = [0; 1];
+            while transport.stream.peek(&mut end).is_err() {}
+            assert!(transport.is_over());
+        }
     }
 }

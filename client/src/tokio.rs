@@ -11,10 +11,13 @@ use crate::{
     options::Options,
     url::Url,
 };
+use odafs_fabric::sync::{Arc, Mutex};
 use std::{ops::Range, path::Path};
 
 /// The most reads of a batch that are tried on the spot.
 const ON_THE_SPOT: usize = 64;
+/// Reads of more bytes are made in pieces of this length, and take memory as data come: the file may be much shorter.
+const PIECE: usize = 4 << 20;
 
 /// [`crate::Client`] for async programs.
 #[derive(Debug, Clone)]
@@ -103,12 +106,16 @@ async fn read_batch(
     client: crate::Client,
     reads: &[(&File, Range<u64>)],
 ) -> Result<Vec<Vec<u8>>, ReadError> {
-    let room = |range: &Range<u64>| {
+    let length = |range: &Range<u64>| {
         let bytes = range.end.saturating_sub(range.start);
-        vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)]
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     };
+    let room = |range: &Range<u64>| vec![0; length(range).min(PIECE)];
     let mut all: Vec<_> = reads.iter().map(|(_, range)| room(range)).collect();
     let at_once = |((file, range), buf): (&(&File, Range<u64>), &mut Vec<u8>)| {
+        if length(range) > PIECE {
+            return false;
+        }
         let got = file.blocking.try_read_at(buf, range.start);
         got.map(|bytes| buf.truncate(bytes)).is_some()
     };
@@ -119,22 +126,49 @@ async fn read_batch(
     }
     let files: Vec<_> = reads[done..]
         .iter()
-        .map(|(file, range)| (file.blocking.clone(), range.start))
+        .map(|(file, range)| (file.blocking.clone(), range.start, length(range)))
         .collect();
     run(move || {
         let mut requests: Vec<_> = files
             .iter()
             .zip(&mut all[done..])
-            .map(|((file, offset), buf)| FileRequest::new(file, *offset, buf))
+            .map(|((file, offset, _), buf)| FileRequest::new(file, *offset, buf))
             .collect();
         client.read_batch(&mut requests)?;
         let got: Vec<_> = requests.iter().map(|request| request.bytes).collect();
-        for (buf, bytes) in all[done..].iter_mut().zip(got) {
+        for ((buf, bytes), (file, offset, length)) in all[done..].iter_mut().zip(got).zip(&files) {
+            let full = bytes == buf.len();
             buf.truncate(bytes);
+            if full {
+                read_on(file, *offset, *length, buf)?;
+            }
         }
         Ok(all)
     })
     .await
+}
+
+/// Reads on behind the bytes of `all`, which begin at `offset`, until there are `length` or the file ends.
+fn read_on(
+    file: &crate::File,
+    offset: u64,
+    length: usize,
+    all: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    while all.len() < length {
+        let start = all.len();
+        let Some(from) = offset.checked_add(start as u64) else {
+            return Ok(());
+        };
+        all.resize(start + (length - start).min(PIECE), 0);
+        let bytes = file.read_at(&mut all[start..], from)?;
+        let full = start + bytes == all.len();
+        all.truncate(start + bytes);
+        if !full {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// [`fs::FileSystem`] for async programs. Every operation is a call to the server, so [`call`](Self::call) runs any
@@ -217,12 +251,20 @@ impl File {
     /// # Errors
     /// As [`crate::File::read_at`].
     pub async fn read_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, ReadError> {
+        let file = self.blocking.clone();
+        if length > PIECE {
+            return run(move || {
+                let mut all = Vec::new();
+                read_on(&file, offset, length, &mut all)?;
+                Ok(all)
+            })
+            .await;
+        }
         let mut buf = vec![0; length];
-        if let Some(bytes) = self.blocking.try_read_at(&mut buf, offset) {
+        if let Some(bytes) = file.try_read_at(&mut buf, offset) {
             buf.truncate(bytes);
             return Ok(buf);
         }
-        let file = self.blocking.clone();
         run(move || {
             let bytes = file.read_at(&mut buf, offset)?;
             buf.truncate(bytes);
@@ -232,6 +274,9 @@ impl File {
     }
 
     /// Writes all of `data` at `offset`, in bytes. The write is unstable until [`sync`](Self::sync).
+    ///
+    /// A future that is dropped after its first poll does not take its write back: the write goes on, and may be made
+    /// after writes that begin later. To write the same bytes again, await the first write to its end.
     ///
     /// # Errors
     /// As [`crate::File::write_at`].
@@ -250,10 +295,57 @@ impl File {
     }
 }
 
-/// Runs `job` on a thread that may block. A panic in `job` continues in the caller.
+/// Runs `job` on a thread that may block. A panic in `job` continues in the caller. A runtime that shuts down begins no
+/// more jobs; then `job` runs on the caller's thread.
 async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
-    match ::tokio::task::spawn_blocking(job).await {
-        Ok(value) => value,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    let job = Arc::new(Mutex::new(Some(job)));
+    let mine = Arc::clone(&job);
+    let ended = ::tokio::task::spawn_blocking(move || {
+        let job = mine.lock().take();
+        job.map(|job| job())
+    });
+    let failed = match ended.await {
+        Ok(Some(value)) => return value,
+        Ok(None) => unreachable!("only a job that never ran is taken from it"),
+        Err(failed) => failed,
+    };
+    let job = job.lock().take();
+    match (failed.try_into_panic(), job) {
+        (Ok(panic), _) => std::panic::resume_unwind(panic),
+        (Err(_), Some(job)) => job(),
+        (Err(cancelled), None) => panic!("a job was cancelled after it began: {cancelled}"),
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use ::tokio::runtime;
+
+    #[test]
+    fn a_runtime_that_shuts_down_loses_no_job() {
+        let other = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .expect("a runtime");
+        let gone = other.handle().clone();
+        other.shutdown_background();
+        let here = runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let job = async {
+            let _entered = gone.enter();
+            run(|| 7).await
+        };
+        assert_eq!(here.block_on(job), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "as planned")]
+    fn a_panic_of_a_job_goes_on() {
+        let here = runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        here.block_on(run(|| panic!("as planned")));
     }
 }

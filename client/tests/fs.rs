@@ -33,6 +33,7 @@ const ESTALE: i32 = 116;
 struct World {
     fs: FileSystem,
     server: Option<Server>,
+    config: ServerConfig,
     files: PathBuf,
     _scratch: TempDir,
 }
@@ -47,7 +48,7 @@ impl World {
         let files = scratch.path().join("files");
         std::fs::create_dir(&files).unwrap();
         prepare(&files);
-        let server = Server::start(ServerConfig {
+        let config = ServerConfig {
             nfs: Some("127.0.0.1:0".parse().unwrap()),
             shm: Some(scratch.path().join("sock")),
             state: Some(scratch.path().join("state")),
@@ -55,7 +56,8 @@ impl World {
             cache_bytes: 8 << 20,
             huge_pages: false,
             ..ServerConfig::new(&files)
-        });
+        };
+        let server = Server::start(config.clone());
         let fs = connect(&format!(
             "odafs+shm://{}?/",
             scratch.path().join("sock").display()
@@ -63,9 +65,15 @@ impl World {
         Self {
             fs,
             server: Some(server.unwrap()),
+            config,
             files,
             _scratch: scratch,
         }
+    }
+
+    fn restart(&mut self) {
+        self.server.take().unwrap().shutdown();
+        self.server = Some(Server::start(self.config.clone()).unwrap());
     }
 
     fn by_tcp(&self) -> FileSystem {
@@ -538,4 +546,16 @@ fn async_programs_have_it_too() {
         let gone = files.call(|fs| fs.lookup(&fs.root(), "b")).await;
         assert_eq!(errno(gone), ENOENT);
     });
+}
+
+/// The server never had the first call on a connection that ended while it was idle.
+#[test]
+fn a_change_after_a_restart_is_made_for_certain() {
+    let mut world = World::new();
+    for name in ["a", "b"] {
+        world.restart();
+        let root = world.fs.root();
+        world.fs.mkdir(&root, name, &mode(0o755)).unwrap();
+        assert!(world.files.join(name).is_dir());
+    }
 }

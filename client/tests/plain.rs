@@ -1,8 +1,15 @@
 //! The client against a plain NFSv3 server that misbehaves on demand.
 
+#[path = "plain/batches.rs"]
+mod batches;
+#[path = "plain/deadlines.rs"]
+mod deadlines;
 mod fake;
 #[path = "plain/resend.rs"]
 mod resend;
+#[cfg(feature = "tokio")]
+#[path = "plain/tokio.rs"]
+mod tokio;
 
 use fake::{Fake, Trouble};
 use odafs::{
@@ -522,4 +529,20 @@ fn a_write_beyond_the_last_offset_is_refused() {
         assert_eq!(refused.kind(), std::io::ErrorKind::FileTooLarge);
     }
     assert_eq!(fake.content("a"), b"");
+}
+
+#[test]
+fn a_read_up_to_the_last_offset_is_not_one_with_the_next() {
+    let fake = Fake::start();
+    fake.put("a", &pattern(8192));
+    let client = connect(&fake, options());
+    let file = client.open("a").unwrap();
+    let (mut last, mut first) = ([0; 4096], [0; 4096]);
+    let mut requests = [
+        ReadRequest::new(u64::MAX - 4095, &mut last),
+        ReadRequest::new(0, &mut first),
+    ];
+    file.read_batch(&mut requests).unwrap();
+    assert_eq!(requests.map(|request| request.bytes), [0, 4096]);
+    assert!(first == pattern(8192)[..4096]);
 }

@@ -257,6 +257,9 @@ pub enum RemoteInvalidation {
 /// The beginning of errors about a server that exists but refuses the connection.
 pub const REFUSED: &str = "the server refused the connection";
 
+/// What is said of a socket on which no server listens.
+pub const NOT_LISTENING: &str = "no server listens there";
+
 /// The error of a peer that takes the connection for something else, and closes it.
 pub const NO_REPLY: &str = "the peer closed the connection without a reply";
 

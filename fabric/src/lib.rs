@@ -36,7 +36,7 @@ pub mod verbs;
 pub mod wake;
 
 pub use fabric::{
-    Access, Completion, Exposed, Fault, Incoming, Listener, Local, MARKS_BYTES, NO_REPLY, Peer,
-    PostError, Posted, QueuePair, REFUSED, ReadOrder, Region, Remote, RemoteInvalidation, Sink,
-    Source, SteeringTag, gathered, mark_step,
+    Access, Completion, Exposed, Fault, Incoming, Listener, Local, MARKS_BYTES, NO_REPLY,
+    NOT_LISTENING, Peer, PostError, Posted, QueuePair, REFUSED, ReadOrder, Region, Remote,
+    RemoteInvalidation, Sink, Source, SteeringTag, gathered, mark_step,
 };

@@ -4,14 +4,18 @@ use crate::{
     calls::{Calls, Line, answer},
     error::{CallError, Status},
     nfs::procedure::{Asks, Procedure},
-    patience::{Patience, Pause},
+    patience::{Pause, ResendPause},
     transport::{Broken, PlacedData, ReplyBuffer},
 };
 use odafs_common::wire::{
     nfs3,
     xdr::{Encode, Reader},
 };
-use odafs_fabric::{Region, clock::Nanos, sync::Arc};
+use odafs_fabric::{
+    Region,
+    clock::{self, Nanos},
+    sync::Arc,
+};
 use std::collections::VecDeque;
 
 /// The most calls in flight.
@@ -96,6 +100,7 @@ struct Run<'a, W: Work, I> {
     sink_bytes: usize,
     /// Whether the caller's memory may be lent to the server.
     lent: bool,
+    /// Of the next answer. A transfer may take longer than a call, as long as answers come.
     deadline: Nanos,
     pause: Pause,
 }
@@ -115,10 +120,11 @@ enum Stopped {
     AsAsked,
 }
 
-/// Makes all calls, on another connection if one is lost. With `sink_bytes`, the server may write data into memory of
-/// the connection.
+/// Makes all calls, on another connection if one is lost. The first answer must come by `deadline`, or by that of a call if
+/// there is none. With `sink_bytes`, the server may write data into memory of the connection.
 pub fn run<W: Work>(
     calls: &Calls,
+    deadline: Option<Nanos>,
     procedure: &Procedure,
     work: &mut W,
     items: impl IntoIterator<Item = W::Item>,
@@ -133,7 +139,7 @@ pub fn run<W: Work>(
         in_flight: Vec::new(),
         sink_bytes,
         lent: false,
-        deadline: calls.deadline(),
+        deadline: deadline.unwrap_or_else(|| calls.deadline()),
         pause: Pause::default(),
     };
     run.finish()
@@ -162,6 +168,9 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
                     let sent = self.in_flight.drain(..);
                     self.todo
                         .extend(sent.map(|flying| (Some(flying.xid), flying.item)));
+                    if clock::now() >= self.deadline {
+                        return Err(self.calls.given_up(self.procedure, last));
+                    }
                 }
                 Err(stopped) => {
                     // Data may still be on its way into memory. No more comes when the connection is gone.
@@ -186,7 +195,7 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
         } else {
             None
         };
-        let mut patience = Patience::default();
+        let mut pause = ResendPause::default();
         loop {
             self.fill_window(line, sink.as_ref())
                 .map_err(Stopped::Broken)?;
@@ -197,7 +206,7 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
             // into a sink twice, but does not remember such calls either.)
             let ask = self.sink_bytes == 0 && self.in_flight.iter().any(|flying| flying.again);
             let until = match ask {
-                true => patience.until(self.deadline),
+                true => pause.until(self.deadline),
                 false => self.deadline,
             };
             match line.transport().receive(until) {
@@ -206,7 +215,7 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
                     self.reply(line, sink.as_ref())?;
                 }
                 Ok(false) if until < self.deadline => {
-                    patience = patience.longer();
+                    pause = pause.longer();
                     self.ask_again(line).map_err(Stopped::Broken)?;
                 }
                 Ok(false) => return Err(Stopped::TimedOut),
@@ -278,7 +287,11 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
         let transport = &*line.transport();
         let (xid, body) = answer(transport, &[], self.procedure).map_err(Stopped::Failed)?;
         let Some(at) = self.in_flight.iter().position(|flying| flying.xid == xid) else {
-            return Ok(());
+            // The answer belongs to a call that had timed out, or to one that was sent twice.
+            return match clock::now() < self.deadline {
+                true => Ok(()),
+                false => Err(Stopped::TimedOut),
+            };
         };
         let flying = self.in_flight.swap_remove(at);
         let mut result = body.map_err(Stopped::Failed)?;
@@ -305,8 +318,11 @@ impl<W: Work, I: Iterator<Item = W::Item>> Run<'_, W, I> {
                     return Err(Stopped::TimedOut);
                 }
                 self.todo.push_back((None, item));
+                // Nothing was done, however often the server says so.
+                return Ok(());
             }
         }
+        self.deadline = self.calls.deadline();
         Ok(())
     }
 }

@@ -62,8 +62,8 @@ struct Fetch<'r, 'p, 'b> {
     plain: bool,
     slot_bytes: u32,
     failed: Option<Status>,
-    /// The number of the file that the server refused.
-    failed_of: usize,
+    /// The number of the part that the server refused.
+    failed_at: usize,
 }
 
 /// Reads by RPC whatever no other route has read.
@@ -168,6 +168,9 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
         file.set_counter(session.number, ok.counter);
     }
     shared.policy.lock().feedback(ok.feedback);
+    if !ok.references.is_empty() {
+        file.record.lock().referenced();
+    }
 }
 
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
@@ -212,12 +215,20 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
         plain,
         slot_bytes,
         failed: None,
-        failed_of: 0,
+        failed_at: 0,
     };
     let procedure = if plain { &nfs::READ } else { &READ };
-    pipeline::run(&shared.calls, procedure, &mut work, pieces, sink_bytes).map_err(Failed::Call)?;
+    pipeline::run(
+        &shared.calls,
+        Some(reading.deadline),
+        procedure,
+        &mut work,
+        pieces,
+        sink_bytes,
+    )
+    .map_err(Failed::Call)?;
     if let Some(status) = work.failed {
-        return Err(Failed::Status(status, work.failed_of));
+        return Err(Failed::Status(status, work.failed_at));
     }
     let taken = if plain {
         RouteTaken::PlainRpc
@@ -260,7 +271,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, longest: impl Fn(bool) -> u32)
             Some(piece)
                 if piece.last + 1 == at
                     && piece.of == part.of
-                    && piece.offset + u64::from(piece.count) == offset
+                    && piece.offset.checked_add(piece.count.into()) == Some(offset)
                     && piece.count + count <= longest(piece.learns) =>
             {
                 piece.last = at;
@@ -475,7 +486,8 @@ impl Work for Fetch<'_, '_, '_> {
                 Err(failed) => failed.status,
             }
         };
-        self.failed_of = piece.of;
+        let open = |at: &usize| self.parts[*at].is_open();
+        self.failed_at = (piece.first..=piece.last).find(open).unwrap_or(piece.first);
         Ok(Next::refused(failed, piece, &mut self.failed))
     }
 }

@@ -30,10 +30,9 @@ const BYTES_MIN: usize = 64 << 10;
 /// The most data of one call, in bytes.
 const PIECE_MAX: u32 = 1 << 20;
 
-/// Whether the server shall write the data of these requests.
-pub fn pays(shared: &Shared, requests: &[IntoRequest]) -> bool {
-    shared.calls.link().rpc_over() == Some(RpcOver::Rdma)
-        && requests.iter().all(|r| r.range.len() >= BYTES_MIN)
+/// Whether the server shall write the data of this request.
+pub fn pays(shared: &Shared, request: &IntoRequest) -> bool {
+    request.range.len() >= BYTES_MIN && shared.calls.link().rpc_over() == Some(RpcOver::Rdma)
 }
 
 /// Reads all requests into `buffer` together, by RPC. The buffer is lent meanwhile.
@@ -43,19 +42,40 @@ pub fn read(
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {
     let shared = file.shared();
-    let first = requests.first().map_or(0, |request| request.offset);
     let done = buffer.lend(|region| {
         odafs_or_plain(shared, |plain| {
             fetch(shared, file.state(), region, requests, plain)
         })
     });
-    done.map_err(|failed| failed.of(file, first))?;
+    let done = done.unwrap_or_else(|error| Err(no_memory(&error)));
+    done.map_err(|failed| {
+        let request = requests.get(failed.at().unwrap_or(0));
+        failed.of(file, request.map_or(0, |request| request.offset))
+    })?;
     let shard = Shard::mine();
     let counts = shared.shards.counts(shard);
     let bytes = requests.iter().map(|request| request.bytes as u64);
     counts.rpc_reads.add(shard, requests.len() as u64);
     counts.bytes_read.add(shard, bytes.sum());
     Ok(())
+}
+
+/// Makes sure that the buffer has its memory, which an earlier read may have left to others.
+pub fn recover(
+    file: &OpenFile,
+    buffer: &mut Buffer,
+    requests: &[IntoRequest],
+) -> Result<(), ReadError> {
+    let first = requests.first().map_or(0, |request| request.offset);
+    let recovered = buffer.recover();
+    recovered.map_err(|error| no_memory(&error).of(file, first))
+}
+
+fn no_memory(error: &std::io::Error) -> Failed {
+    Failed::Call(CallError::NoMemory {
+        call: READ.name,
+        what: error.to_string(),
+    })
 }
 
 fn fetch(
@@ -83,11 +103,12 @@ fn fetch(
         requests,
         plain,
         failed: None,
+        failed_of: 0,
     };
     let procedure = if plain { &nfs::READ } else { &READ };
-    pipeline::run(&shared.calls, procedure, &mut work, pieces, 0).map_err(Failed::Call)?;
+    pipeline::run(&shared.calls, None, procedure, &mut work, pieces, 0).map_err(Failed::Call)?;
     work.failed
-        .map_or(Ok(()), |status| Err(Failed::Status(status, 0)))
+        .map_or(Ok(()), |status| Err(Failed::Status(status, work.failed_of)))
 }
 
 /// One call: a part of a request.
@@ -106,6 +127,8 @@ struct Fetch<'r> {
     requests: &'r mut [IntoRequest],
     plain: bool,
     failed: Option<Status>,
+    /// The number of the request that the server refused.
+    failed_of: usize,
 }
 
 impl Fetch<'_> {
@@ -208,6 +231,7 @@ impl Work for Fetch<'_> {
                 Err(failed) => failed.status,
             }
         };
+        self.failed_of = piece.request;
         Ok(Next::refused(failed, piece, &mut self.failed))
     }
 }

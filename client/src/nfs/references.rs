@@ -19,7 +19,10 @@ use odafs_common::{
         xdr::Decode as _,
     },
 };
-use odafs_fabric::sync::{Arc, atomic::Ordering::Relaxed};
+use odafs_fabric::{
+    clock::Nanos,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 use std::ops::Range;
 
 const GET_REFS: Procedure = Procedure {
@@ -72,12 +75,16 @@ pub struct Answered {
 }
 
 /// Asks for the references of ranges, and keeps them. Of a single range it asks for as many as fit in one answer. A
-/// failure only means that no more came. Returns how many of each range the directory took.
+/// failure only means that no more came, so nobody waits for them for long. Returns how many of each range the directory
+/// took.
 pub fn hint(shared: &Shared, ranges: &[Wanted<'_>]) -> Vec<u64> {
+    let deadline = Some(shared.calls.brief_deadline());
     let mut answers = vec![Answered::default(); ranges.len()];
     let asked = match ranges {
-        [_] => Asking::begin(shared, ranges).and_then(|mut asking| asking.step(&mut answers)),
-        _ => query_into(shared, ranges, &mut answers).map(|()| false),
+        [_] => {
+            Query::begin(shared, ranges, deadline).and_then(|mut query| query.step(&mut answers))
+        }
+        _ => query_into(shared, ranges, &mut answers, deadline).map(|()| false),
     };
     if let Err(error) = asked {
         tracing::debug!(?error, "references ahead of a read did not come");
@@ -88,7 +95,7 @@ pub fn hint(shared: &Shared, ranges: &[Wanted<'_>]) -> Vec<u64> {
 /// Asks for the references of all ranges, and keeps them. Returns one answer for each range.
 pub fn query(shared: &Shared, ranges: &[Wanted<'_>]) -> Result<Vec<Answered>, NfsError> {
     let mut answers = vec![Answered::default(); ranges.len()];
-    query_into(shared, ranges, &mut answers)?;
+    query_into(shared, ranges, &mut answers, None)?;
     Ok(answers)
 }
 
@@ -96,10 +103,11 @@ fn query_into(
     shared: &Shared,
     ranges: &[Wanted<'_>],
     answers: &mut [Answered],
+    deadline: Option<Nanos>,
 ) -> Result<(), NfsError> {
     let some = MAX_RANGES as usize;
     for (ranges, answers) in ranges.chunks(some).zip(answers.chunks_mut(some)) {
-        query_some(shared, ranges, answers)?;
+        query_some(shared, ranges, answers, deadline)?;
     }
     Ok(())
 }
@@ -108,23 +116,30 @@ fn query_some(
     shared: &Shared,
     ranges: &[Wanted<'_>],
     answers: &mut [Answered],
+    deadline: Option<Nanos>,
 ) -> Result<(), NfsError> {
-    let mut asking = Asking::begin(shared, ranges)?;
-    while asking.step(answers)? {}
+    let mut query = Query::begin(shared, ranges, deadline)?;
+    while query.step(answers)? {}
     Ok(())
 }
 
 /// One query, which may take several calls.
-struct Asking<'a> {
+struct Query<'a> {
     shared: &'a Shared,
     session: Arc<Session>,
     ranges: &'a [Wanted<'a>],
     arguments: GetRefsArgs<'a>,
-    patience: Patience,
+    steps: StepsLeft,
+    /// Of all its calls. `None`: each has its own.
+    deadline: Option<Nanos>,
 }
 
-impl<'a> Asking<'a> {
-    fn begin(shared: &'a Shared, ranges: &'a [Wanted<'a>]) -> Result<Self, NfsError> {
+impl<'a> Query<'a> {
+    fn begin(
+        shared: &'a Shared,
+        ranges: &'a [Wanted<'a>],
+        deadline: Option<Nanos>,
+    ) -> Result<Self, NfsError> {
         let session = shared.tended_session().ok_or(CallError::Unavailable {
             call: GET_REFS.name,
             what: "there is no session for direct reads",
@@ -140,13 +155,14 @@ impl<'a> Asking<'a> {
             resume: 0,
         };
         let lengths = ranges.iter().map(|range| range.length);
-        let patience = Patience::of(lengths, shared.page(Some(&session)));
+        let steps = StepsLeft::of(lengths, shared.page(Some(&session)));
         Ok(Self {
             shared,
             session,
-            patience,
+            steps,
             ranges,
             arguments,
+            deadline,
         })
     }
 
@@ -155,9 +171,11 @@ impl<'a> Asking<'a> {
         let Self {
             shared, session, ..
         } = self;
+        let deadline = self.deadline.unwrap_or_else(|| shared.calls.deadline());
+        let arguments = &self.arguments;
         let answer = shared
             .calls
-            .call(&GET_REFS, &self.arguments, &Trusting, |r| {
+            .call_until(deadline, &GET_REFS, arguments, &Trusting, |r| {
                 odafs::GetRefsResult::decode(r)
             })?;
         let answer = answer.map_err(refused)?;
@@ -182,6 +200,9 @@ impl<'a> Asking<'a> {
                 .learn(&range.file.tree, session.number, references);
             shared.learned.fetch_add(learned, Relaxed);
             range.file.set_counter(session.number, told.counter);
+            if !told.references.is_empty() {
+                range.file.record.lock().referenced();
+            }
             answer.change = told.change;
             answer.size = told.size;
             answer.counter |= told.counter.is_some();
@@ -192,7 +213,7 @@ impl<'a> Asking<'a> {
         if answer.resume == 0 || answer.files.is_empty() {
             return Ok(false);
         }
-        if !self.patience.lasts(came) {
+        if !self.steps.lasts(came) {
             return Err(misbehaved("more answers than there are pages and ranges"));
         }
         self.arguments.resume = answer.resume;
@@ -200,11 +221,11 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// How long to ask a server that has more to say. Each answer must bring references or finish a range; a server that
+/// How often to ask a server that has more to say. Each answer must bring references or finish a range; a server that
 /// goes on for longer would never end.
-struct Patience(u64);
+struct StepsLeft(u64);
 
-impl Patience {
+impl StepsLeft {
     /// A range touches at most two more pages than its own, and one answer for it may bring none.
     fn of(lengths: impl Iterator<Item = u64>, size: PageSize) -> Self {
         let steps = lengths.map(|length| size.index(length) + 3);
@@ -241,17 +262,17 @@ mod tests {
     fn a_server_that_gets_on_is_heard_to_its_end() {
         let size = PageSize::MIN;
         let ten_pages = 10 * size.bytes() as u64;
-        let mut patience = Patience::of([ten_pages; 64].into_iter(), size);
+        let mut steps = StepsLeft::of([ten_pages; 64].into_iter(), size);
         for references in std::iter::repeat_n(0, 63).chain(std::iter::repeat_n(1, 64 * 11)) {
-            assert!(patience.lasts(references));
+            assert!(steps.lasts(references));
         }
     }
 
     #[test]
     fn one_that_never_ends_is_not() {
-        let mut patience = Patience::of([1 << 20].into_iter(), PageSize::MIN);
-        assert_eq!((0..1000).filter(|_| patience.lasts(0)).count(), 259);
-        let mut all = Patience::of([u64::MAX; 64].into_iter(), PageSize::MIN);
+        let mut steps = StepsLeft::of([1 << 20].into_iter(), PageSize::MIN);
+        assert_eq!((0..1000).filter(|_| steps.lasts(0)).count(), 259);
+        let mut all = StepsLeft::of([u64::MAX; 64].into_iter(), PageSize::MIN);
         assert!(all.lasts(u64::MAX >> 12) && !all.lasts(u64::MAX));
     }
 }

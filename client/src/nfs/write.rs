@@ -138,7 +138,7 @@ fn send(
     };
     let _changing = shared.changes(file);
     file.mark_write();
-    let done = pipeline::run(&shared.calls, &WRITE, &mut work, pieces, 0);
+    let done = pipeline::run(&shared.calls, None, &WRITE, &mut work, pieces, 0);
     let Send {
         failed, unanswered, ..
     } = work;

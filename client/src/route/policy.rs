@@ -79,6 +79,13 @@ struct Settled {
     generation: u32,
 }
 
+impl Record {
+    /// The server has references of the file.
+    pub fn referenced(&mut self) {
+        self.refusals.iter_mut().for_each(Refusals::referenced);
+    }
+}
+
 impl Policy {
     /// A policy that knows nothing yet. `cached` is the size of the data cache's pages in bytes, or `None` without a
     /// cache.
@@ -246,6 +253,15 @@ impl Policy {
             (_, Purpose::Together) => {}
             // There was no reference to try.
             (_, Purpose::Probe) => file.refusals[class.index()].give_back_try(),
+        }
+        if let (choice, Purpose::Standing | Purpose::Probe) = ordered
+            && choice.is_direct()
+        {
+            let known = self.known(class);
+            let (config, jitter) = (&self.config, &mut self.jitter);
+            let refusals = &mut file.refusals[class.index()];
+            let changed = refusals.went_without(&known, config, jitter, now_ns);
+            self.switches += u64::from(changed);
         }
         let settled = file.settled_seen != self.settled.generation;
         file.settled_seen = self.settled.generation;

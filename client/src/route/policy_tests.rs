@@ -182,6 +182,42 @@ fn stays_direct_while_it_pays() {
     );
 }
 
+/// A file for which the server gives no references, such as one with an access control list. Returns how many of `reads`
+/// were to be direct, of those after the first half.
+fn direct_without_references(reads: u32, came: impl Fn(u32) -> bool) -> (u32, Policy) {
+    let mut policy = Policy::new(Config::default(), 1, None);
+    policy.grant(Choice::OneSided, true);
+    let mut file = policy.record();
+    let mut direct = 0;
+    for read in 0..reads {
+        let now_ns = u64::from(read) * 15_000;
+        let standing = policy.standing(&file, CLASS);
+        let order = standing.unwrap_or_else(|| policy.order(&mut file, CLASS, now_ns));
+        direct += u32::from(order.choice.is_direct() && read >= reads / 2);
+        if came(read) {
+            file.referenced();
+        }
+        let ordered = (order.choice, order.purpose);
+        policy.by_rpc(&mut file, CLASS, ordered, 1, Some(15_000), now_ns);
+    }
+    (direct, policy)
+}
+
+#[test]
+fn a_file_without_references_goes_by_rpc() {
+    let (direct, policy) = direct_without_references(20_000, |_| false);
+    assert!(direct < 1_000, "{direct} of 10,000 asked in vain");
+    assert!(policy.probes() > 0);
+}
+
+/// All pages are read for the first time, in any order.
+#[test]
+fn a_file_whose_references_come_stays_direct() {
+    let (direct, policy) = direct_without_references(20_000, |read| read % 8 == 0);
+    assert!(direct > 8_000, "{direct} of 10,000");
+    assert!(policy.trials() > 0, "other routes are tried");
+}
+
 #[test]
 fn leaves_when_all_is_stale_and_returns_when_it_is_not() {
     let mut bench = Bench::new(2);

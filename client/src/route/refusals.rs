@@ -9,8 +9,14 @@
 //!     |                       +---------- ratio of the probe <= 1.25: interval x 2 -----+
 //!     +---------------------------------- ratio of the probe >  1.25 -------------------+
 //! ```
+//!
+//! A file for which the server has no references leaves `Free` and `Probing` as one whose reads are refused does: when
+//! many reads had none, and none came meanwhile.
 
 use super::config::{Config, Jitter};
+
+/// Direct reads may go on until this many reports in a row tell of a read without a reference.
+const UNREFERENCED_MAX: u32 = 16;
 
 /// The direct reads of one file in one size class.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +25,8 @@ pub struct Refusals {
     pub completed: f64,
     /// Decayed count of direct reads that were refused.
     pub refused: f64,
+    /// Number of reports in a row of a read that had no reference, while none came.
+    unreferenced: u32,
     mode: Mode,
 }
 
@@ -69,6 +77,7 @@ impl Default for Refusals {
         Self {
             completed: 8.0,
             refused: 0.0,
+            unreferenced: 0,
             mode: Mode::Free,
         }
     }
@@ -113,6 +122,33 @@ impl Refusals {
         }
     }
 
+    /// The server has references of the file.
+    pub fn referenced(&mut self) {
+        self.unreferenced = 0;
+    }
+
+    /// A read that was to be direct had no reference. Returns true if direct reads were given up for that.
+    pub fn went_without(
+        &mut self,
+        known: &Known,
+        config: &Config,
+        jitter: &mut Jitter,
+        now_ns: u64,
+    ) -> bool {
+        self.unreferenced += 1;
+        if self.unreferenced < UNREFERENCED_MAX {
+            return false;
+        }
+        let (last_ns, changed) = match self.mode {
+            Mode::Free => (None, true),
+            Mode::Probing { interval_ns, .. } => (Some(interval_ns), false),
+            Mode::Rpc { .. } => return false,
+        };
+        self.unreferenced = 0;
+        self.mode = back_to_rpc(last_ns, known, config, jitter, now_ns);
+        changed
+    }
+
     /// Benefit / cost. Without a refusal there is no cost.
     pub fn ratio(&self, known: &Known) -> f64 {
         ratio(self.completed, self.refused, known)
@@ -120,6 +156,7 @@ impl Refusals {
 
     /// Direct reads were completed or refused.
     pub fn count(&mut self, horizon_tries: f64, completed: u32, refused: u32) {
+        self.unreferenced = 0;
         let keep = (-1.0 / horizon_tries).exp();
         let kept = keep.powi((completed + refused).min(1 << 20) as i32);
         let fresh = (1.0 - kept) / (1.0 - keep);
@@ -173,6 +210,7 @@ impl Refusals {
                     *self = Self {
                         completed: completed * 2.0,
                         refused: refused * 2.0,
+                        unreferenced: 0,
                         mode: Mode::Free,
                     };
                     return true;

@@ -152,12 +152,12 @@ impl Class {
         (trial.missed >= MISSED_MAX).then_some(FinishedTrial(trial))
     }
 
-    /// `count` reads took this route, and one of them took this long. Returns true if the route is the standing one,
-    /// and a trial may begin.
+    /// `count` reads took this route, and one of them took this long. Returns true if a trial may begin.
     pub fn took(&mut self, choice: Choice, count: u32, ns: u64) -> bool {
         self.rough[choice.index()].add(ns);
         if self.best != choice {
-            return false;
+            // The standing route could not be taken. That is no reason to try no other.
+            return self.passed(clipped(ns, self.cost_ns(choice)) * u64::from(count));
         }
         let judged_ns = self.judged_ns[choice.index()];
         if let Some(judged_ns) = judged_ns {

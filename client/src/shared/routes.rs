@@ -27,6 +27,8 @@ pub struct TimedRead {
     shard: Shard,
     /// When the read began, if it is timed.
     began: Option<Nanos>,
+    /// Whether the data cache has been told that the page is read.
+    looked: bool,
 }
 
 impl TimedRead {
@@ -41,6 +43,18 @@ impl TimedRead {
     pub fn kept_if(mut self, keeps: bool) -> Self {
         self.asked.order.keeps &= keeps;
         self
+    }
+
+    /// The same, of a read that has looked for its page and looks again.
+    pub fn looked(mut self) -> Self {
+        self.looked = true;
+        self
+    }
+
+    /// Whether the read has looked for its page before.
+    #[inline]
+    pub fn has_looked(&self) -> bool {
+        self.looked
     }
 
     /// The shard of the thread that reads.
@@ -106,6 +120,7 @@ impl Shared {
             asked,
             shard,
             began: asked.is_timed().then(clock::now),
+            looked: false,
         })
     }
 
@@ -135,6 +150,7 @@ impl Shared {
             asked,
             shard: Shard::mine(),
             began: None,
+            looked: false,
         }
     }
 
@@ -148,6 +164,7 @@ impl Shared {
             asked,
             shard: Shard::mine(),
             began: Some(clock::now()),
+            looked: false,
         }
     }
 
@@ -181,6 +198,9 @@ impl Shared {
     pub fn was_read(&self, file: &FileState, asked: &TimedRead, fetched: &Fetched) {
         let counts = self.shards.counts(asked.shard);
         counts.read_by(asked.shard, RouteTaken::from(fetched.by), 1);
+        if fetched.by.is_direct() {
+            counts.directory_hits.add(asked.shard, 1);
+        }
         counts.bytes_read.add(asked.shard, fetched.bytes as u64);
         let outcome = ReadOutcome::Read(fetched.by);
         // Only RPC tells that the file has ended. That is no comparison of routes.

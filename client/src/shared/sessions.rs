@@ -63,7 +63,8 @@ impl Shared {
         if let Link::NfsTcp(_) = self.calls.link() {
             return not_granted("nfs:// carries calls only (use odafs+shm:// or odafs://)".into());
         }
-        match self.open_session(&mut self.sessions.opening.lock()) {
+        let deadline = self.calls.deadline();
+        match self.open_session(&mut self.sessions.opening.lock(), deadline) {
             Ok(session) if self.options.route == Route::OneSided && !session.one_sided => not_granted(
                 "it grants this client guarded reads only (over networks, the server needs `--direct one-sided`; on shm, it \
                  grants them to root, to its own user and to those of `--one-sided-for`, and clients accept them only from a \
@@ -105,14 +106,13 @@ impl Shared {
         if let Some(session) = self.session() {
             session.look();
             if !session.is_over() {
-                if session.rekey_due(clock::now()) {
-                    session.rekey(&self.calls);
-                }
+                session.tend(&self.calls, clock::now());
                 return Some(session);
             }
             self.retire(&session);
-            if session.was_useless() {
-                let mut opening = self.sessions.opening.lock();
+            if session.was_useless()
+                && let Some(mut opening) = self.sessions.opening.try_lock()
+            {
                 opening.useless = (opening.useless + 1).min(12);
                 opening.not_before = clock::now() + Nanos::from_millis(10 << opening.useless);
             }
@@ -124,7 +124,8 @@ impl Shared {
         if clock::now() < opening.not_before {
             return None;
         }
-        self.open_session(&mut opening).ok()
+        self.open_session(&mut opening, self.calls.brief_deadline())
+            .ok()
     }
 
     /// Drops a session that is over, and everything that belongs to it.
@@ -142,7 +143,9 @@ impl Shared {
             present.session.take()
         };
         self.directory.begin(0, session.page);
-        drop(gone);
+        if let Some(gone) = gone {
+            gone.let_go();
+        }
     }
 
     /// Tells the server that the session is over.
@@ -153,9 +156,14 @@ impl Shared {
         }
     }
 
-    fn open_session(&self, opening: &mut Opening) -> Result<Arc<Session>, NoSession> {
+    fn open_session(
+        &self,
+        opening: &mut Opening,
+        deadline: Nanos,
+    ) -> Result<Arc<Session>, NoSession> {
         let number = opening.opened + 1;
-        match Session::open(&self.calls, &self.options, &self.mounted.export, number) {
+        let export = &self.mounted.export;
+        match Session::open(&self.calls, &self.options, export, number, deadline) {
             Ok(session) => {
                 opening.opened = number;
                 opening.failures = 0;
@@ -184,7 +192,7 @@ impl Shared {
 impl Repeat for Shared {
     /// The server's duplicate request cache tells a repeated call from a new one, within one boot instance of the
     /// server. Where sessions reveal the instance, a call is repeated only in the same one.
-    fn may_repeat(&self) -> bool {
+    fn may_repeat(&self, deadline: Nanos) -> bool {
         let before = self.sessions.life.load(Relaxed);
         if before == 0 {
             return true;
@@ -194,10 +202,9 @@ impl Repeat for Shared {
             session.end();
             self.retire(&session);
         }
-        let deadline = self.calls.deadline();
         let mut pause = Pause::default();
         loop {
-            match self.open_session(&mut opening) {
+            match self.open_session(&mut opening, deadline) {
                 Ok(session) => return session.life == before,
                 Err(_) if pause.before_retry(deadline) => {}
                 Err(_) => return false,

@@ -11,6 +11,7 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     sync::Mutex,
+    time::Duration,
 };
 
 use super::{Trouble, World, mount};
@@ -68,6 +69,7 @@ fn answer(message: &[u8], world: &Mutex<World>) -> Option<Option<Vec<u8>>> {
         Some(Trouble::Stall) => return Some(None),
         Some(Trouble::CutBefore) => return None,
         Some(Trouble::Restart | Trouble::Fails) => world.restart(),
+        Some(Trouble::Late) => std::thread::sleep(Duration::from_millis(50)),
         _ => {}
     }
     rpc::reply_success(&mut w, header.xid);

@@ -21,6 +21,8 @@ use std::{
 pub enum Trouble {
     /// It is never answered.
     Stall,
+    /// It is done and answered after 50 ms, and so is none of the later ones before.
+    Late,
     /// It is done, and the connection closed instead of an answer.
     CutAfter,
     /// The connection is closed before it is done.

@@ -116,7 +116,7 @@ fn reach(path: &Path, deadline: Nanos) -> io::Result<Socket> {
             Err(error) => {
                 let kind = io::Error::from(error).kind();
                 let what = match error {
-                    Errno::NOENT | Errno::CONNREFUSED => "no server listens there",
+                    Errno::NOENT | Errno::CONNREFUSED => fabric::NOT_LISTENING,
                     Errno::ACCESS => "this user may not connect to it",
                     Errno::AGAIN => "the server accepts no connections",
                     _ => "cannot connect",
