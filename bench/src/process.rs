@@ -111,6 +111,7 @@ impl ServerProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn_on(&mut command, plan.cpus.as_deref())
             .with_context(|| format!("cannot start {}", plan.program.display()))?;
+        directory.used_by(&child)?;
         let stdin = child.stdin.take();
         let line = first_line(&mut child)?;
         let Some(rest) = line.strip_prefix("ready") else {

@@ -2,19 +2,29 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 /// Names begin with this.
 const PREFIX: &str = "odafs-scratch-";
 
 /// The directories of this process. `None`: they have been removed, and no more are made.
-static MADE: Mutex<Option<Vec<PathBuf>>> = Mutex::new(Some(Vec::new()));
+static MADE: Mutex<Option<Vec<Made>>> = Mutex::new(Some(Vec::new()));
+
+/// A directory, and the process that works there, if it is not this one.
+struct Made {
+    path: PathBuf,
+    user: Option<OwnedFd>,
+}
 
 /// A directory of this process, which is removed when dropped. If the process is killed, the next one that creates such
 /// a directory in the same place removes it: a lock shows that nobody uses it.
@@ -45,7 +55,10 @@ impl Scratch {
             };
             flock(&lock, FlockOperation::LockExclusive)?;
             if is_at(&lock, directory.path()) {
-                made.push(directory.path().to_owned());
+                made.push(Made {
+                    path: directory.path().to_owned(),
+                    user: None,
+                });
                 return Ok(Self {
                     directory,
                     _lock: lock,
@@ -90,6 +103,20 @@ impl Scratch {
         }
     }
 
+    /// A process that works there, and ends when a signal ends this one.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor for it.
+    pub fn used_by(&self, child: &Child) -> io::Result<()> {
+        let user = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+        let mut all = made();
+        let mut all = all.iter_mut().flatten();
+        if let Some(made) = all.find(|made| made.path == self.path()) {
+            made.user = Some(user);
+        }
+        Ok(())
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.directory.path()
@@ -100,22 +127,33 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let mut made = made();
         if let Some(made) = &mut *made {
-            made.retain(|path| path != self.path());
+            made.retain(|made| made.path != self.path());
         }
         // Still locked, so that no signal comes in between. What cannot be removed stays.
         let _ = fs::remove_dir_all(self.path());
     }
 }
 
-fn made() -> MutexGuard<'static, Option<Vec<PathBuf>>> {
+fn made() -> MutexGuard<'static, Option<Vec<Made>>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all directories of this process, which ends, and makes no more. Other threads and its servers may still work there.
+/// Removes all directories of this process, which ends, and makes no more. Other threads may still work there, but none of
+/// its servers.
 pub fn remove_all() {
     /// How often to remove what somebody makes meanwhile.
     const TRIES: u32 = 20;
-    for path in made().take().into_iter().flatten() {
+    /// How long a killed process may take to end.
+    const ENDS: Timespec = Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    for Made { path, user } in made().take().into_iter().flatten() {
+        if let Some(user) = user {
+            // It may have ended already.
+            let _ = pidfd_send_signal(&user, Signal::KILL);
+            let _ = poll(&mut [PollFd::new(&user, PollFlags::IN)], Some(&ENDS));
+        }
         for _ in 0..TRIES {
             match fs::remove_dir_all(&path) {
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {

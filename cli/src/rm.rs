@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use odafs::{Client, Url};
 
@@ -51,7 +51,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         } else if let Some(parent) = path.parent()
             && client.stat(parent)?.filesystem_id != found.filesystem_id
         {
-            return Err(other_file_system(&path));
+            bail!(Usage(other_file_system(&path)));
         } else if arguments.recursive {
             remove_tree(&client, &path, found.filesystem_id)?;
         } else if arguments.dir {
@@ -75,10 +75,10 @@ fn check_name(url: &Url) -> Result<()> {
 }
 
 /// Why a directory stays in which another file system begins.
-fn other_file_system(path: &Path) -> anyhow::Error {
+fn other_file_system(path: &Path) -> String {
     let path = path.display();
     let why = "an export or a mounted file system begins there, which a client cannot remove; name what is in it";
-    anyhow!(Usage(format!("rm {path}: {why}")))
+    format!("rm {path}: {why}")
 }
 
 /// Removes a directory with all that is in it on this file system.
@@ -102,7 +102,7 @@ fn remove_tree(client: &Client, root: &Path, filesystem_id: u64) -> Result<()> {
                 None => client.stat_link(&path)?,
             };
             if found.is_dir() && found.filesystem_id != filesystem_id {
-                return Err(other_file_system(&path));
+                bail!(other_file_system(&path));
             }
             if found.is_dir() {
                 pending.push((path, false));

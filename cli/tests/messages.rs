@@ -173,6 +173,40 @@ fn a_client_that_is_not_admitted_is_told_of_the_access_list() {
     assert!(!said.contains("no export"), "{said}");
 }
 
+/// Whoever runs the server looks into its log.
+#[test]
+fn a_refusal_of_a_stranger_is_in_the_log() {
+    let served = tempfile::tempdir().unwrap();
+    let mut server = odafs()
+        .arg("serve")
+        .arg(served.path())
+        .args(["--until-stdin-ends", "--cache", "1MiB", "--small-pages"])
+        .args(["--nfs", "127.0.0.1:0", "--allow", "10.0.0.0/8"])
+        .args(["--allow", "no-loopback", "--state"])
+        .arg(served.path().join("state"))
+        .env_remove("ODAFS_LOG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let stdout = server.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut ready).unwrap();
+    let address = ready.trim().split_once("nfs=").unwrap().1;
+    let ls = || odafs().args(["ls", &format!("nfs://{address}/")]).output();
+    for _ in 0..3 {
+        assert_eq!(ls().unwrap().status.code(), Some(1));
+    }
+    let said = text(&server.wait_with_output().unwrap().stderr);
+    let line = said.lines().next().unwrap();
+    assert!(line.contains("WARN") && line.contains("untold=0"), "{said}");
+    assert!(
+        line.contains("mount refused: not in the access list (--allow)"),
+        "{said}"
+    );
+}
+
 /// A caller asked for `rm`, and for no `stat` on the way.
 #[test]
 fn an_error_names_the_command() {

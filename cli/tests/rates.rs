@@ -90,7 +90,7 @@ fn an_interrupted_bench_leaves_no_files() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // The server's directory lies there, and the file in memory, or there too.
+        // The server's directory lies there, with its socket, and the file in memory, or there too.
         let began = Instant::now();
         let held = loop {
             let links = std::fs::read_dir(format!("/proc/{}/fd", bench.id())).unwrap();
@@ -99,7 +99,8 @@ fn an_interrupted_bench_leaves_no_files() {
                 .filter_map(|fd| std::fs::read_link(fd.path()).ok());
             let held = held.filter(|path| path.display().to_string().contains("odafs-scratch-"));
             let held: HashSet<PathBuf> = held.collect();
-            if held.len() >= 2 && !scratch(directory.path()).is_empty() {
+            let here = scratch(directory.path());
+            if held.len() >= 2 && here.iter().any(|path| path.join("sock").exists()) {
                 break held;
             }
             assert!(began.elapsed() < Duration::from_secs(60), "it has no files");

@@ -46,7 +46,7 @@ fn every_command_explains_itself_with_an_example() {
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
     let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
-    let cases: [(&[&str], &str); 73] = [
+    let cases: [(&[&str], &str); 74] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -75,6 +75,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--credits", "0"], "adaptive"),
         (&["serve", "/", "--design", "write-write"], "read-write"),
         (&["serve", "/", "--odp"], "add --verbs ADDR:PORT"),
+        (&["serve", "/", "--shm", ""], "name a socket"),
         (&["serve", "/", "--read-order", "ordered"], "--verbs"),
         (&["serve", "/", "--insecure"], "--squash"),
         (&["serve", "/", "--shm", "--credits", "9"], "--rdma"),

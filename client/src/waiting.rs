@@ -146,7 +146,7 @@ impl Learned {
     /// A pause ends when it has lasted this many times as long as its waits would take one after the other. Otherwise a
     /// connection that is rarely used, such as one on trial, would stay in it long after a busy one has left.
     const IDLE: u64 = 4;
-    /// How long a wait polls at most while the server wakes up.
+    /// A wait of a pause that took longer says nothing about wake-ups.
     const ROUSE: Nanos = Nanos::from_millis(1);
 
     #[inline]
@@ -195,7 +195,7 @@ impl Learned {
         }
     }
 
-    /// Ends a pause. The next wait polls for as long as one of the pause took, if that is not too long.
+    /// Ends a pause. The next wait polls for as long as one of the pause took on average, if that is not too long.
     fn resume(&mut self) {
         let waits = self.pause - self.asleep;
         let wait = Nanos(self.slept_ns / u64::from(waits.max(1)));

@@ -21,6 +21,11 @@ pub(super) fn scale(rows: &[Value]) -> Vec<Value> {
 
 /// What `bench scale` says of memory beside its rows.
 pub(super) fn costs(page: &mut Page, report: &Value) {
+    for clients in report["left_out"].as_array().into_iter().flatten() {
+        page.warning(&format!(
+            "Left out: {clients} clients, for which there was no time."
+        ));
+    }
     let costs = report["costs"].as_array().into_iter().flatten();
     let rows = costs.map(|cost| {
         let bytes = |key: &str| cost[key].as_u64().map_or_else(String::new, table::bytes);

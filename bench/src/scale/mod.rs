@@ -48,6 +48,8 @@ pub struct Report {
     pub rounds: u32,
     /// In nanoseconds.
     pub slice_ns: u64,
+    /// Numbers of clients for which there was no time.
+    pub left_out: Vec<usize>,
     /// A row for each route and count of clients.
     #[serde(serialize_with = "crate::spread::flat")]
     pub rows: Vec<Row>,
@@ -154,6 +156,7 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
         size_bytes: plan.size as u64,
         rounds: plan.rounds,
         slice_ns: plan.slice_ms * 1_000_000,
+        left_out: plan.left_out.clone(),
         rows,
         costs,
     })

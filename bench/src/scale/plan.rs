@@ -57,6 +57,9 @@ pub struct Plan {
     pub files: usize,
     /// Pages whose references one client asks for.
     pub pages: u64,
+    /// Numbers of clients for which there is no time.
+    #[serde(skip)]
+    pub left_out: Vec<usize>,
 }
 
 /// What a new server takes.
@@ -129,22 +132,20 @@ impl Plan {
     }
 
     /// Reduces rounds and slices, so that the whole run takes approximately this long. Leaves out the largest numbers of clients
-    /// if there is no time to connect them, and returns these.
-    pub fn fit(&mut self, seconds: Duration) -> Vec<usize> {
+    /// if there is no time to connect them.
+    pub fn fit(&mut self, seconds: Duration) {
         // A slice of 20 ms is the shortest that says something.
         const SLICE: Duration = Duration::from_millis(20);
         let routes = self.routes.len().max(1) as u32;
         let round = |plan: &Self| plan.around() + SLICE * plan.counts();
-        let mut left_out = Vec::new();
         while self.clients.len() > 1 && (round(self) - SERVER) * routes > seconds {
-            left_out.extend(self.clients.pop());
+            self.left_out.extend(self.clients.pop());
         }
         let rounds = seconds.as_millis() / (round(self) * routes).as_millis();
         self.rounds = u128::from(self.rounds).min(rounds.max(1)) as u32;
         let share = (seconds / self.rounds / routes).saturating_sub(self.around());
         let slice = (share / self.counts()).as_millis() as u64;
         self.slice_ms = slice.clamp(5, self.slice_ms.max(5));
-        left_out
     }
 
     /// What a route in a round takes beside its slices: a new server, and to connect all clients and to let them go.
@@ -193,15 +194,18 @@ mod tests {
             (vec!["nfs rpc".into()], vec![1, 4, 16, 20])
         );
         let mut plan = Plan::built_in().unwrap();
-        assert!(plan.fit(Duration::from_secs(60)).is_empty());
+        plan.fit(Duration::from_secs(60));
+        assert!(plan.left_out.is_empty());
         let row = 7200 + plan.slice_ms * 6;
         assert!(row * 8 * u64::from(plan.rounds) <= 60_000, "{plan:?}");
         // Too short to connect 1000 clients for each route; or even 16.
         let mut plan = Plan::built_in().unwrap();
-        assert_eq!(plan.fit(Duration::from_secs(20)), [1000]);
+        plan.fit(Duration::from_secs(20));
+        assert_eq!(plan.left_out, [1000]);
         let row = 200 + 256 * 7 + plan.slice_ms * 5;
         assert!(row * 8 * u64::from(plan.rounds) <= 20_000, "{plan:?}");
-        assert_eq!(plan.fit(Duration::from_secs(1)), [256, 64, 16]);
+        plan.fit(Duration::from_secs(1));
+        assert_eq!(plan.left_out, [1000, 256, 64, 16]);
         assert_eq!((plan.rounds, plan.slice_ms), (1, 5));
     }
 }

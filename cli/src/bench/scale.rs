@@ -51,9 +51,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     plan.keep(&arguments.fabric, arguments.most.map(|most| most as usize));
     super::must_be_left("route", !plan.routes.is_empty())?;
     if let Some(seconds) = arguments.planned.seconds {
-        let left_out = plan.fit(seconds);
-        if !left_out.is_empty() {
-            let counts: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+        plan.fit(seconds);
+        if !plan.left_out.is_empty() {
+            let counts: Vec<String> = plan.left_out.iter().map(ToString::to_string).collect();
             eprintln!(
                 "odafs: --seconds {}: too short to connect {} clients for each route: left out",
                 seconds.as_secs_f64(),

@@ -124,11 +124,15 @@ impl FromStr for Exported {
             Some((name, rest)) => (name, Some(rest)),
             None => (text, None),
         };
-        if let Some((export, last)) = name.rsplit_once(',')
-            && NAMES.contains(&last)
-        {
+        let mut commas = name.match_indices(',').map(|(at, _)| at);
+        let is_option = |at: &usize| {
+            let part = name[at + 1..].split(',').next();
+            part.is_some_and(|part| NAMES.contains(&part))
+        };
+        if let Some(at) = commas.find(is_option) {
+            let (export, options) = text.split_at(at);
             return Err(format!(
-                "options need a directory, as in {export}=DIR,{last}; with DIR apart from --export, use the server's options, \
+                "options need a directory, as in {export}=DIR{options}; with DIR apart from --export, use the server's options, \
                  such as --read-only"
             ));
         }

@@ -57,14 +57,15 @@ pub(super) enum Shm {
 }
 
 impl Shm {
-    /// What the command line has for the default socket: no value.
-    pub const NO_VALUE: &str = "";
+    /// What stands for the default socket: no argument of a program can contain this byte.
+    pub const NO_VALUE: &str = "\0";
 
     /// Parses the value of the command line.
     pub fn parser() -> impl TypedValueParser<Value = Self> {
-        OsStringValueParser::new().map(|value| match value.as_os_str() {
-            none if none == Self::NO_VALUE => Self::Default,
-            socket => Self::At(socket.into()),
+        OsStringValueParser::new().try_map(|value| match value.as_os_str() {
+            none if none == Self::NO_VALUE => Ok(Self::Default),
+            empty if empty.is_empty() => Err("name a socket, or leave the value out"),
+            socket => Ok(Self::At(socket.into())),
         })
     }
 

@@ -50,7 +50,7 @@ enumeration! {
         DeniedNoLocks = 2,
         /// The client is called back when it has the lock.
         Blocked = 3,
-        /// The server has started anew, and clients reclaim what they had.
+        /// The server has restarted, and clients reclaim what they had.
         DeniedGracePeriod = 4,
         /// It would wait for ever.
         Deadlock = 5,
@@ -149,7 +149,7 @@ record! {
         pub exclusive: bool,
         /// The range.
         pub lock: Lock<'a>,
-        /// The client had it before the server started anew.
+        /// The client had it before the server restarted.
         pub reclaim: bool,
         /// How often the client has started ([`super::nsm`]).
         pub state: u32,
@@ -271,7 +271,7 @@ record! {
         pub cookie: Object<'a>,
         /// The open file.
         pub share: Share<'a>,
-        /// It was open before the server started anew.
+        /// It was open before the server restarted.
         pub reclaim: bool,
     }
 }

@@ -1,4 +1,4 @@
-//! The network status monitor, version 1 (X/Open XNFS, chapter 11): hosts tell each other that they have started anew.
+//! The network status monitor, version 1 (X/Open XNFS, chapter 11): hosts tell each other that they have restarted.
 
 /// Program number.
 pub const PROGRAM: u32 = 100_024;
@@ -92,7 +92,7 @@ record! {
 }
 
 record! {
-    /// Arguments of NOTIFY (`stat_chge`): a host has started anew.
+    /// Arguments of NOTIFY (`stat_chge`): a host has restarted.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Notification<'a> {
         /// Which.

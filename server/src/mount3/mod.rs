@@ -238,7 +238,8 @@ impl MountProgram {
         }
     }
 
-    /// EXPORT: the exports that the caller may reach, and the networks that may reach each. (Loopback is not listed.)
+    /// EXPORT: the exports that the caller may reach, and the networks that may reach each. (Loopback is not listed.) Callers
+    /// outside the access list get names alone: by one of these they ask to mount, and hear why they may not.
     fn exports(&self, call: &Call<'_>, results: &mut Writer<'_>) {
         let tags = self.export.store().tags();
         let tag_of = |name: &str| {
@@ -248,8 +249,11 @@ impl MountProgram {
         let names = self.export.config().names();
         let listed: Vec<(&str, Vec<String>)> = names
             .map(|name| (name, tag_of(name)))
-            .filter(|(_, tag)| !self.is_stranger(call) && call.rights.check(*tag).is_ok())
-            .map(|(name, tag)| (name, self.access.networks(tag)))
+            .filter(|(_, tag)| call.rights.check(*tag).is_ok())
+            .map(|(name, tag)| match self.is_stranger(call) {
+                true => (name, Vec::new()),
+                false => (name, self.access.networks(tag)),
+            })
             .collect();
         let exports = listed.iter().map(|(name, networks)| mount3::Export {
             directory: DirPath(name.as_bytes()),

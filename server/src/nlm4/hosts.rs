@@ -1,7 +1,7 @@
 //! What the lock manager keeps about clients of NFS version 3: hosts, owners of locks, waiters and shares. This is a core
 //! without IO: time comes in with each call, nothing waits, and the caller puts one lock around all of it.
 //!
-//! This protocol has no leases. A host keeps its locks until it gives them back, or says that it has started anew. So locks,
+//! This protocol has no leases. A host keeps its locks until it gives them back, or says that it has restarted. So locks,
 //! waiters and shares are bounded, for each address and in all.
 
 use std::collections::{HashMap, HashSet};
@@ -54,7 +54,7 @@ pub(super) struct Host {
     pub shares: usize,
     /// The number of its start, as it last said.
     pub state: u32,
-    /// Whether stable storage lists it among the hosts to tell when this server starts anew.
+    /// Whether stable storage lists it among the hosts to tell when this server restarts.
     recorded: bool,
     used: Nanos,
 }
@@ -112,7 +112,7 @@ pub(super) struct Asked<'a> {
     /// Whether the client waits if the lock is denied.
     pub block: bool,
     pub reclaim: bool,
-    /// The number of the client's start. `None` if it does not tell when it starts anew.
+    /// The number of the client's start. `None` if it does not tell when it restarts.
     pub state: Option<u32>,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Conflict {
     pub owner: Option<(u32, Vec<u8>)>,
 }
 
-/// A change of the list of hosts to tell when this server starts anew, for stable storage.
+/// A change of the list of hosts to tell when this server restarts, for stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// With the server's address, as the host uses it.
@@ -197,7 +197,7 @@ impl Hosts {
         self.total
     }
 
-    /// Whether clients may still reclaim what they held before the server started anew. Nobody may take anything else
+    /// Whether clients may still reclaim what they held before the server restarted. Nobody may take anything else
     /// meanwhile.
     pub fn in_grace(&self, now: Nanos) -> bool {
         self.locks.is_reclaiming(Side::Nlm, now) || self.locks.is_reclaiming(Side::Nfs4, now)
@@ -449,7 +449,7 @@ impl Hosts {
         held.renewed(asked.span);
     }
 
-    /// Lists the host among those to tell when this server starts anew, if it has said the number of its own start.
+    /// Lists the host among those to tell when this server restarts, if it has said the number of its own start.
     fn record_state(&mut self, now: Nanos, number: u32, state: Option<u32>) {
         let (Some(host), Some(state)) = (self.hosts.get_mut(&number), state) else {
             return;
@@ -459,7 +459,7 @@ impl Hosts {
         self.record(number);
     }
 
-    /// Lists the host among those to tell when this server starts anew.
+    /// Lists the host among those to tell when this server restarts.
     pub fn record(&mut self, number: u32) {
         let host = self.hosts.get_mut(&number);
         if let Some(host) = host.filter(|host| !host.recorded) {

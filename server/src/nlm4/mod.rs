@@ -1,5 +1,5 @@
 //! Locks for clients of NFS version 3: the lock manager (NLM version 4), and the status monitor (NSM) by which hosts tell each
-//! other that they have started anew.
+//! other that they have restarted.
 //!
 //! `hosts.rs`, a core without IO, keeps what clients hold. The ranges themselves are in [`crate::vfs::locks`], which NFS version
 //! 4 shares. Procedures run on the pool, because they may wait for stable storage. Nothing waits for another host: calls to

@@ -1,5 +1,5 @@
-//! NSM version 1 (XNFS, chapter 11), as far as lock managers need it. A client that has started anew says so, and the server
-//! frees its locks. When this server starts anew, it tells the hosts that held locks. It monitors nobody on behalf of others.
+//! NSM version 1 (XNFS, chapter 11), as far as lock managers need it. A client that has restarted says so, and the server
+//! frees its locks. When this server restarts, it tells the hosts that held locks. It monitors nobody on behalf of others.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::vfs::read::Effort;
 /// The pause before the server tries again to tell a host that it did not reach. It tries as long as the host may reclaim.
 const AGAIN: Nanos = Nanos::from_secs(5);
 
-/// The hosts that have not heard yet that the server has started anew.
+/// The hosts that have not heard yet that the server has restarted.
 #[derive(Debug)]
 pub(super) struct Untold {
     /// The address of each, and the server's, as the host used it.
@@ -41,7 +41,7 @@ impl Untold {
 }
 
 impl Lockd {
-    /// Tells hosts that this server has started anew, and tries those again that it did not reach. They know the server by the
+    /// Tells hosts that this server has restarted, and tries those again that it did not reach. They know the server by the
     /// address that they used, and hear the call only from there.
     pub(super) fn tell_hosts(&self, now: Nanos) {
         let Some(peers) = &self.peers else {
@@ -60,7 +60,7 @@ impl Lockd {
             if !in_time {
                 tracing::warn!(
                     client = %address,
-                    "cannot tell an NFSv3 client that the server has started anew: its locks are lost"
+                    "cannot tell an NFSv3 client that the server has restarted: its locks are lost"
                 );
                 continue;
             }
@@ -82,7 +82,7 @@ impl Lockd {
             let me = self.me.get().cloned();
             let done = move |heard| match heard {
                 Heard::Answer(_) => {
-                    tracing::info!(client = %address, "told that the server has started anew");
+                    tracing::info!(client = %address, "told that the server has restarted");
                 }
                 Heard::Unreached | Heard::Silence => {
                     if let Some(lockd) = me.and_then(|me| me.upgrade()) {
@@ -156,7 +156,7 @@ impl Nsm {
                     tracing::info!(
                         client = %from.address,
                         name = %from.name.escape_ascii(),
-                        "has started anew: its locks are freed"
+                        "has restarted: its locks are freed"
                     );
                 }
                 Answer::Replied

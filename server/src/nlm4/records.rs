@@ -1,4 +1,4 @@
-//! The hosts to tell when the server starts anew, on stable storage. A file in the state directory has a line for each: its
+//! The hosts to tell when the server restarts, on stable storage. A file in the state directory has a line for each: its
 //! address, its name, and the server's address, as the host used it, in hexadecimal digits. Earlier servers wrote no third
 //! field.
 

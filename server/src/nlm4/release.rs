@@ -1,4 +1,4 @@
-//! How hosts lose what they have: all of it, or what they had before they started anew, or what they may not reach any more.
+//! How hosts lose what they have: all of it, or what they had before they restarted, or what they may not reach any more.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ enum Former {
 }
 
 impl Hosts {
-    /// Frees the locks of a host that has started anew, or says so (FREE_ALL).
+    /// Frees the locks of a host that has restarted, or says so (FREE_ALL).
     pub fn free_all(&mut self, key: &HostKey) {
         if let Some(host) = self.names.get(key).copied() {
             self.free(host, |_, _| true, Former::Stays);
         }
     }
 
-    /// The hosts at this address with this name have started anew and are in this state now. Frees what they had before. They
+    /// The hosts at this address with this name have restarted and are in this state now. Frees what they had before. They
     /// keep what they have taken in this state. Returns the number of hosts that lost something.
     pub fn started_anew(&mut self, address: &str, name: &[u8], state: u32) -> usize {
         let hosts = self

@@ -12,7 +12,7 @@
 //!
 //! A client counts the lease from before it sends the call, the server from when it serves it: so the client's is over first.
 //! Nothing but the client itself and time ends a delegation: it may go on reading when its connection or the server is gone.
-//! A server that starts anew lets nobody change anything for a lease, if an earlier life gave delegations.
+//! A server that restarts lets nobody change anything for a lease, if an earlier life gave delegations.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;

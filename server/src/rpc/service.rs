@@ -479,7 +479,18 @@ impl Programs {
         reply: &mut Vec<u8>,
     ) -> Outcome {
         count(&self.counts.refused);
-        tracing::debug!(peer = %caller.peer, %why, "call refused");
+        let peer = &caller.peer;
+        tracing::debug!(%peer, %why, "call refused");
+        let refused = match self.access.verdict_on(caller, 0) {
+            AccessVerdict::Admitted(_) => None,
+            AccessVerdict::WrongPort => Some("the port is not below 1024"),
+            AccessVerdict::Stranger => Some("not in the access list (--allow)"),
+        };
+        if let Some(refused) = refused
+            && let Some(untold) = self.access.untold_refusals()
+        {
+            tracing::warn!(%peer, untold, "call refused: {refused}");
+        }
         reply.clear();
         rpc::auth_error(&mut Writer::new(reply), header.xid, why);
         Outcome::Replied

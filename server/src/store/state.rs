@@ -66,6 +66,11 @@ pub enum StateError {
         /// Its permission bits.
         mode: u32,
     },
+    /// The environment names no place for one.
+    #[error(
+        "no default state directory: neither XDG_STATE_HOME nor HOME is set; name one with --state DIR"
+    )]
+    NoDefault,
     /// The system refused something.
     #[error("cannot {action} {path}: {source} ({})", remedy(source))]
     Io {
@@ -300,13 +305,7 @@ fn default_parent() -> Result<PathBuf, StateError> {
     };
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .ok_or_else(|| {
-            StateError::io(
-                "find a default place in",
-                Path::new("$XDG_STATE_HOME"),
-                io::Error::other("neither XDG_STATE_HOME nor HOME is set"),
-            )
-        })?;
+        .ok_or(StateError::NoDefault)?;
     Ok(state.join("odafs"))
 }
 

@@ -4,7 +4,7 @@
 //! protocols:
 //!
 //! - which ranges of a file are locked;
-//! - whether clients of the other protocol may still reclaim what they held before the server started anew;
+//! - whether clients of the other protocol may still reclaim what they held before the server restarted;
 //! - when the other protocol gave something back for which a client waits;
 //! - that a client wants what a client of the other protocol holds, whose lease is over.
 
@@ -397,7 +397,7 @@ impl Locks {
         ranges.map_or_else(Vec::new, |ranges| ranges.in_the_way(side, span, write))
     }
 
-    /// Lets clients of a side reclaim, until this time, what they held before the server started anew. Nobody may take anything
+    /// Lets clients of a side reclaim, until this time, what they held before the server restarted. Nobody may take anything
     /// else meanwhile.
     pub fn reclaims_until(&self, side: Side, until: Nanos) {
         self.table.lock().reclaiming[side as usize] = Some(until);

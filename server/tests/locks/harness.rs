@@ -383,7 +383,7 @@ impl Three<'_> {
             .outcome
     }
 
-    /// It has started anew, says its status monitor, under this name.
+    /// It has restarted, says its status monitor, under this name.
     pub fn notifies(&self, name: &str, state: u32) {
         let told = nsm::Notification {
             host: nsm::HostName(name.as_bytes()),

@@ -1,4 +1,4 @@
-//! What becomes of locks when the server starts anew.
+//! What becomes of locks when the server restarts.
 
 use std::net::IpAddr;
 use std::sync::mpsc;
@@ -91,7 +91,7 @@ fn a_host_that_shares_a_file_is_told_and_shares_it_again() {
     let two = server.client("10.1.0.2:700", "two");
     assert_eq!(share(&two, false), Status::DeniedGracePeriod);
     assert_eq!(share(&one, true), Status::Granted);
-    // It has started anew itself, and has nothing.
+    // It has restarted itself, and has nothing.
     one.notifies("one", 9);
     assert_eq!(server.gauge("nlm_hosts"), 0);
 }

@@ -279,7 +279,7 @@ fn a_copy_ends_with_its_client() {
         assert_eq!(room.nfs.state.lock().copies(), 1);
     };
     begin(&client, source.0, target.0);
-    // It has started anew.
+    // It has restarted.
     let (anew, _) = starting(&room, b"client", 2, 2);
     assert_eq!(room.nfs.state.lock().copies(), 0);
     while room.nfs.copier.copy_piece() {}

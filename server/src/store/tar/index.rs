@@ -47,7 +47,7 @@ pub(super) enum Refused {
     NotTar,
     #[error("it is not a whole tar archive: at offset {offset}, {what}")]
     Damaged { offset: u64, what: String },
-    #[error("it holds more than this server keeps in mind: at offset {offset}, {what}")]
+    #[error("it holds more than this server can index: at offset {offset}, {what}")]
     TooMuch { offset: u64, what: String },
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),

@@ -123,7 +123,7 @@ pub struct Client<'w> {
     pub lines: Lines,
     pub session: Session,
     pub id: u64,
-    /// Changes when the client starts anew.
+    /// Changes when the client restarts.
     pub verifier: u64,
     /// Whether the client believes that its session exists.
     pub alive: bool,

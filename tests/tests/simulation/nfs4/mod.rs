@@ -158,7 +158,7 @@ impl Tally {
     }
 }
 
-/// Runs a client. It makes operations at random, is cut off, sleeps too long and starts anew. It may end without a word.
+/// Runs a client. It makes operations at random, is cut off, sleeps too long and restarts. It may end without a word.
 pub fn client(world: &World, model: &Model, number: u32) {
     let mut client = Client::new(world, model, number, model.files.len());
     client.legacy = number == 0 && model.legacy;
@@ -215,7 +215,7 @@ impl Client<'_> {
 
     /// The client dies and comes back, and has nothing.
     fn starts_anew(&mut self) {
-        self.say("starts anew");
+        self.say("restarts");
         for file in 0..self.held.len() {
             self.lose(file);
             self.held[file].unstable.clear();

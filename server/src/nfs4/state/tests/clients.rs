@@ -28,7 +28,7 @@ fn exchange_id_goes_by_name_verifier_and_user() {
     open(state, at(1), id, b"o", (1, 0)).unwrap();
     assert_eq!(ask(state, Principal(2), 1, 0), Err(Status::ClidInUse));
 
-    // A client that has started anew has what it had until it is confirmed.
+    // A client that has restarted has what it had until it is confirmed.
     let anew = ask(state, WHO, 2, 0).unwrap();
     assert_eq!(state.counts(), [2, 1, 1, 0]);
     let made = state.create_session(
@@ -89,7 +89,7 @@ fn set_client_id_updates_replaces_and_refuses() {
     assert_eq!(update.client_id, id);
     state.confirm_client_id(at(1), WHO, &update).unwrap();
     state.confirm_client_id(at(1), WHO, &update).unwrap();
-    // It has started anew.
+    // It has restarted.
     let first = state.set_client_id(at(1), WHO, &set(b"one", 2)).unwrap();
     let second = state.set_client_id(at(1), WHO, &set(b"one", 2)).unwrap();
     assert_ne!(first.client_id, second.client_id);
