@@ -214,8 +214,11 @@ impl Calls {
                 Attempt::Done(value) => return Ok(value),
                 Attempt::Refused(error) => return Err(error),
                 Attempt::TimedOut => return Err(self.given_up(procedure, None)),
-                Attempt::NotSent(broken) => last = Some(self.lost(line, &broken)),
-                Attempt::Broken(broken) => {
+                // What was sent before may have been done, and a server that has restarted since does not know that.
+                Attempt::NotSent(broken) if again.is_none() => {
+                    last = Some(self.lost(line, &broken));
+                }
+                Attempt::NotSent(broken) | Attempt::Broken(broken) => {
                     last = Some(self.lost(line, &broken));
                     again = Some(ResendPause::default());
                     if !procedure.idempotent && !repeat.may_repeat(deadline) {

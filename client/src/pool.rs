@@ -132,6 +132,10 @@ impl<T> Pool<T> {
             let mut shelf = self.shelf.lock();
             let idle = std::mem::take(&mut shelf.idle);
             shelf.made -= idle.len() as u32;
+            // One of them may have been meant for a thread that was told of it.
+            if shelf.waiting > 0 {
+                self.returned.notify_all();
+            }
             idle
         };
         drop(idle);

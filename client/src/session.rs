@@ -458,9 +458,7 @@ impl Session {
             }
             Ok(_) => self.end(),
         }
-        if self.is_over() {
-            self.leave(&mut self.homes.lock());
-        }
+        self.leave_if_over();
     }
 
     /// A direct read was completed.
@@ -501,15 +499,17 @@ impl Session {
 
     /// Checks whether the server has ended the session.
     pub fn look(&self) {
-        if let Some(mut homes) = self.homes.try_lock()
-            && let Some(Homes { rpc, direct }) = &mut *homes
-        {
-            let mut over = rpc.transport().is_over();
-            while direct.poll().is_some() {}
-            over |= direct.is_closed();
-            if over {
-                self.end();
+        if let Some(mut homes) = self.homes.try_lock() {
+            if let Some(Homes { rpc, direct }) = &mut *homes {
+                let mut over = rpc.transport().is_over();
+                while direct.poll().is_some() {}
+                over |= direct.is_closed();
+                if over {
+                    self.end();
+                }
             }
+            drop(homes);
+            self.leave_if_over();
         }
         if self.view.as_ref().is_some_and(|view| !view.is_alive()) {
             self.end();
@@ -527,8 +527,14 @@ impl Session {
     pub fn let_go(&self) {
         self.end();
         self.pairs.close();
-        // Whoever gives the session a new key gives them up afterwards.
-        if let Some(mut homes) = self.homes.try_lock() {
+        self.leave_if_over();
+    }
+
+    /// Gives up the connections of a session that is over. If another thread uses them, that does it afterwards.
+    fn leave_if_over(&self) {
+        if self.is_over()
+            && let Some(mut homes) = self.homes.try_lock()
+        {
             self.leave(&mut homes);
         }
     }
@@ -552,6 +558,7 @@ impl Session {
         if let Some(homes) = &mut *self.homes.lock() {
             calls.tell(&mut homes.rpc, &CLOSE_SESSION, &arguments);
         }
+        self.leave_if_over();
     }
 }
 

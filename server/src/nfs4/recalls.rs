@@ -39,14 +39,16 @@ impl Messenger {
         let owes = state.owes_records();
         drop(state);
         let kept = records.apply(changes);
+        let mut state = self.state.lock();
+        state.note_kept(kept);
         if kept && owes {
-            self.state.lock().have_kept_records();
+            state.have_kept_records();
         }
         kept
     }
 
-    /// Changes the state. What is refused because stable storage has to know something first is tried again when it does. May
-    /// block.
+    /// Changes the state. What is refused because stable storage has to know something first is tried again when it does, and
+    /// once more when it takes nothing. May block.
     pub fn keeping<T, E>(&self, mut act: impl FnMut(&mut State) -> Result<T, E>) -> Result<T, E> {
         loop {
             let mut state = self.state.lock();
@@ -55,8 +57,13 @@ impl Messenger {
             let held_up = result.is_err() && state.is_held_up();
             drop(state);
             // Each time more clients are forgotten, so this ends.
-            if !held_up || !self.keep_records() {
+            if !held_up {
                 return result;
+            }
+            if !self.keep_records() {
+                let mut state = self.state.lock();
+                state.begin();
+                return act(&mut state);
             }
         }
     }

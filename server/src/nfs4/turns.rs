@@ -164,7 +164,7 @@ impl Compound<'_> {
             match take_turn(&mut state, self.now, operation) {
                 Ok(Some(turn)) => return Ok(turn),
                 Ok(None) => {}
-                Err(_) if state.is_held_up() => {
+                Err(Status::Delay) if state.is_held_up() => {
                     drop(state);
                     if !self.server.messenger.keep_records() {
                         return Err(Status::Delay.into());

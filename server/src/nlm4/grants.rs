@@ -21,6 +21,8 @@ pub(super) struct Waiter {
     write: bool,
     /// The number of its host's start.
     state: u32,
+    /// The server's address, as the client used it to ask. It knows the server by that.
+    ours: Option<IpAddr>,
     /// As the client asked.
     handle: Vec<u8>,
     offset: u64,
@@ -43,6 +45,7 @@ pub(super) struct Grant {
     pub owner: u64,
     pub file: ObjectId,
     span: Span,
+    write: bool,
     /// What the owner has if the client does not want this lock.
     before: Before,
     /// Whether the client has left the call unanswered. It may have the lock, until it cancels that.
@@ -68,10 +71,10 @@ impl Hosts {
             return Status::Failed;
         };
         let host = known.host;
-        let reachable = self.hosts.get(&host).is_some_and(|h| h.address.is_some());
-        if !reachable {
+        let Some(reachable) = self.hosts.get(&host).filter(|h| h.address.is_some()) else {
             return Status::Denied;
-        }
+        };
+        let ours = reachable.ours;
         let waiting = self.waiters.get(&asked.file).map_or(0, Vec::len);
         let has_room = self.has_room(host, |counts| &mut counts.waiters, 1);
         if !has_room || waiting >= self.of_file.waiters {
@@ -86,6 +89,7 @@ impl Hosts {
             span: asked.span,
             write: asked.write,
             state,
+            ours,
             handle: asked.handle.to_vec(),
             offset: asked.offset,
             length: asked.length,
@@ -109,7 +113,10 @@ impl Hosts {
             return Status::Denied;
         };
         let waited = self.wait_no_more(owner, file, span, Some(write));
-        let granted = self.settle_all(owner, |grant| grant.file == file && grant.span == span);
+        // One of the other mode is a lock that the client may have: it asked for this one later.
+        let granted = self.settle_all(owner, |grant| {
+            grant.file == file && grant.span == span && grant.write == write
+        });
         for grant in &granted {
             self.undo(grant);
         }
@@ -180,6 +187,7 @@ impl Hosts {
     /// Removes a grant.
     fn settled(&mut self, number: u64) -> Option<Grant> {
         let grant = self.grants.remove(&number)?;
+        self.calls.retain(|call| call.number != number);
         if let Some(known) = self.owners.get_mut(&grant.owner) {
             known.told.retain(|told| *told != number);
             let host = known.host;
@@ -279,10 +287,6 @@ impl Hosts {
                         owner,
                     });
                     self.count_ranges(waiter.owner, file, counted);
-                    let known = self.owners.get_mut(&waiter.owner);
-                    if let Some(held) = known.and_then(|known| known.files.get_mut(&file)) {
-                        held.renewed(waiter.span);
-                    }
                     self.grant(file, waiter, before);
                 }
                 // Another protocol was faster.
@@ -322,7 +326,7 @@ impl Hosts {
             self.calls.push(GrantCall {
                 number,
                 address,
-                ours: host.ours,
+                ours: waiter.ours,
                 arguments: arguments.to_bytes(),
             });
         }
@@ -330,6 +334,7 @@ impl Hosts {
             owner: waiter.owner,
             file,
             span: waiter.span,
+            write: waiter.write,
             before,
             unanswered: false,
         };
@@ -354,7 +359,8 @@ impl Hosts {
             // A client that may not have heard of the grant keeps the stronger lock.
             if let Some(grant) = self.grants.get_mut(&number) {
                 grant.unanswered = true;
-                let file = grant.file;
+                let (owner, file, span) = (grant.owner, grant.file, grant.span);
+                self.renewed(owner, file, span);
                 self.wake(file);
             }
             return;
@@ -366,11 +372,20 @@ impl Hosts {
             if let Some(counted) = self.locks.accept(grant.file, &grant.before) {
                 self.count_ranges(grant.owner, grant.file, counted);
             }
+            self.renewed(grant.owner, grant.file, grant.span);
             self.wake(grant.file);
         } else {
             self.undo(&grant);
         }
         self.release_owner(grant.owner);
+    }
+
+    /// The owner has got a lock of this span since its host's last start.
+    fn renewed(&mut self, owner: u64, file: ObjectId, span: Span) {
+        let known = self.owners.get_mut(&owner);
+        if let Some(held) = known.and_then(|known| known.files.get_mut(&file)) {
+            held.renewed(span);
+        }
     }
 
     /// Tries once more for the waiters whose hosts had no room. They may have some by now.
@@ -557,6 +572,47 @@ mod tests {
         hosts.unlock(&one, &owner(), FILE, span(99, 99));
         // To give it back, and for all who wait.
         assert_eq!((hosts.calls.len(), walks(&hosts) - before), (1, 2));
+    }
+
+    #[test]
+    fn a_lock_of_the_other_mode_survives_a_cancelled_wait() {
+        let mut hosts = hosts();
+        let [one, two, three] = [1, 2, 3].map(|n| who(&format!("10.1.0.{n}")));
+        let reads = |block| Asked {
+            write: false,
+            ..asked(FILE, span(0, 9), block)
+        };
+        let writes = |block| asked(FILE, span(0, 9), block);
+        assert_eq!(hosts.lock(NOW, &three, &writes(false)), Status::Granted);
+        assert_eq!(hosts.lock(NOW, &one, &reads(true)), Status::Blocked);
+        hosts.unlock(&three, &owner(), FILE, Span::ALL);
+        let number = hosts.calls.pop().expect("it is told").number;
+        hosts.heard(number, &Heard::Silence);
+        assert_eq!(hosts.lock(NOW, &two, &reads(false)), Status::Granted);
+        assert_eq!(hosts.lock(NOW, &one, &writes(true)), Status::Blocked);
+        let cancelled = hosts.cancel(&one, &owner(), (FILE, span(0, 9), true));
+        assert_eq!(cancelled, Status::Granted);
+        hosts.unlock(&two, &owner(), FILE, Span::ALL);
+        assert_eq!(hosts.lock(NOW, &three, &writes(false)), Status::Denied);
+        let cancelled = hosts.cancel(&one, &owner(), (FILE, span(0, 9), false));
+        assert_eq!(cancelled, Status::Granted);
+        assert_eq!(hosts.lock(NOW, &three, &writes(false)), Status::Granted);
+    }
+
+    #[test]
+    fn what_a_reload_takes_goes_to_nobody_that_it_bars() {
+        for _ in 0..16 {
+            let mut hosts = hosts();
+            let all = Vec::from_iter((1..9).map(|n| who(&format!("10.1.0.{n}"))));
+            let whole = asked(FILE, span(0, 9), true);
+            assert_eq!(hosts.lock(NOW, &all[0], &whole), Status::Granted);
+            for who in &all[1..] {
+                assert_eq!(hosts.lock(NOW, who, &whole), Status::Blocked);
+            }
+            assert_eq!(hosts.free_unreachable(|_, _| false), all.len());
+            assert!(hosts.calls.is_empty() && hosts.grants.is_empty());
+            assert_eq!(hosts.counts().hosts, 0);
+        }
     }
 
     #[test]

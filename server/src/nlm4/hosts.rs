@@ -347,8 +347,9 @@ impl Hosts {
                 host.used = now;
                 let other = who.ours.filter(|ours| host.ours != Some(*ours));
                 if let Some(ours) = other {
-                    host.ours = Some(ours);
-                    if host.recorded {
+                    let first = host.ours.replace(ours).is_none();
+                    // Stable storage has the first one. A host that uses two in turn costs it nothing.
+                    if host.recorded && first {
                         let record = Record::Keep(host.key.clone(), host.ours);
                         self.records.push(record);
                     }

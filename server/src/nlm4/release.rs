@@ -1,6 +1,6 @@
 //! How hosts lose what they have: all of it, or what they had before they restarted, or what they may not reach any more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::hosts::{Host, HostKey, Hosts};
@@ -18,7 +18,7 @@ impl Hosts {
     /// Frees the locks of a host that has restarted, or says so (FREE_ALL).
     pub fn free_all(&mut self, key: &HostKey) {
         if let Some(host) = self.names.get(key).copied() {
-            self.free(host, |_, _| true, Former::Stays);
+            self.free_of(&[host], |_, _, _| true, Former::Stays);
         }
     }
 
@@ -30,26 +30,54 @@ impl Hosts {
             .iter()
             .filter(|(_, host)| host.key.address == address && is_name_of(&host.key.name, name));
         let hosts = Vec::from_iter(hosts.map(|(number, _)| *number));
-        let lose = hosts
-            .into_iter()
-            .filter(|host| self.free(*host, |_, of| of != state, Former::Goes));
-        lose.count()
+        self.free_of(&hosts, |_, _, of| of != state, Former::Goes)
     }
 
     /// Frees what hosts have in files that they may not reach. Hosts that cannot be called have no address, and keep everything.
     /// Returns the number of hosts that lost something.
     pub fn free_unreachable(&mut self, reaches: impl Fn(IpAddr, ObjectId) -> bool) -> usize {
         let hosts = self.hosts.iter();
-        let hosts = Vec::from_iter(hosts.filter_map(|(n, host)| Some((*n, host.address?))));
-        let lose = hosts.into_iter().filter(|(host, address)| {
-            self.free(*host, |file, _| !reaches(*address, file), Former::Stays)
+        let addresses = HashMap::<u32, IpAddr>::from_iter(
+            hosts.filter_map(|(number, host)| Some((*number, host.address?))),
+        );
+        let hosts = Vec::from_iter(addresses.keys().copied());
+        let goes = |host, file, _| !reaches(addresses[&host], file);
+        self.free_of(&hosts, goes, Former::Stays)
+    }
+
+    /// As [`Self::free`], of several hosts. What they lose is offered to others once all have lost it.
+    fn free_of(
+        &mut self,
+        hosts: &[u32],
+        goes: impl Fn(u32, ObjectId, u32) -> bool,
+        former: Former,
+    ) -> usize {
+        let mut changed = HashSet::new();
+        let lose = hosts.iter().filter(|host| {
+            self.free(
+                **host,
+                |file, of| goes(**host, file, of),
+                former,
+                &mut changed,
+            )
         });
-        lose.count()
+        let lose = lose.count();
+        for file in changed {
+            self.wake(file);
+        }
+        lose
     }
 
     /// Frees the locks, waiters and shares of a host for which `goes` says so, by the file and by the number of the host's
-    /// start, and what `former` says. Forgets the host if nothing is left of it. Returns whether it lost something.
-    fn free(&mut self, number: u32, goes: impl Fn(ObjectId, u32) -> bool, former: Former) -> bool {
+    /// start, and what `former` says. Adds the files to `changed`. Forgets the host if nothing is left of it. Returns whether it
+    /// lost something.
+    fn free(
+        &mut self,
+        number: u32,
+        goes: impl Fn(ObjectId, u32) -> bool,
+        former: Former,
+        changed: &mut HashSet<ObjectId>,
+    ) -> bool {
         let Some(host) = self.hosts.get(&number) else {
             return false;
         };
@@ -59,7 +87,6 @@ impl Hosts {
             self.count_waits(owner, 1);
             lost = true;
         }
-        let mut changed = HashSet::new();
         for owner in owners {
             let Some(known) = self.owners.get(&owner) else {
                 continue;
@@ -76,12 +103,9 @@ impl Hosts {
                 self.changed_itself(owner, file, span, None);
                 self.give_back(owner, file, span);
                 changed.insert(file);
+                lost = true;
             }
             self.release_owner(owner);
-        }
-        lost |= !changed.is_empty();
-        for file in changed {
-            self.wake(file);
         }
         let nothing = |host: &Host| host.owners.is_empty() && host.shares == 0;
         if self.hosts.get(&number).is_some_and(nothing) {

@@ -47,14 +47,16 @@ fn a_host_that_held_locks_is_told_and_reclaims_them() {
 
 #[test]
 fn a_host_is_called_from_the_address_that_it_uses() {
-    for expected in [None, "10.9.9.2".parse().ok()] {
+    let (first, other) = ("10.9.9.1".parse().ok(), "10.9.9.2".parse().ok());
+    for (expected, later) in [(None, None), (first, other)] {
         let server = Server::new();
         let mut one = server.client("10.1.0.1:700", "one");
         let two = server.client("10.1.0.2:700", "two");
         assert_eq!(two.lock(write(1, 0, 5)), Status::Granted);
-        assert_eq!(one.lock(write(1, 0, 5).waiting()), Status::Blocked);
-        // It has mounted the server by another address since.
         one.caller.local = expected;
+        assert_eq!(one.lock(write(1, 0, 5).waiting()), Status::Blocked);
+        // It has mounted the server by another address, too. It waits by the first one.
+        one.caller.local = later;
         assert_eq!(one.lock(write(1, 9, 1)), Status::Granted);
         assert_eq!(two.unlock(write(1, 0, 5)), Status::Granted);
         let call = server.network.granted();

@@ -36,6 +36,8 @@ pub(super) struct RecordLog {
     is_stable: bool,
     /// Something was refused that may succeed once stable storage has all of them.
     held_up: bool,
+    /// Whether stable storage has refused the last changes.
+    refused: bool,
 }
 
 impl RecordLog {
@@ -78,6 +80,16 @@ impl State {
     /// reclaim.
     pub fn is_held_up(&self) -> bool {
         self.record_log.held_up
+    }
+
+    /// Whether something is held up by stable storage that takes changes.
+    pub fn is_put_off(&self) -> bool {
+        self.record_log.held_up && !self.record_log.refused
+    }
+
+    /// Notes whether stable storage has taken the last changes.
+    pub fn note_kept(&mut self, kept: bool) {
+        self.record_log.refused = !kept;
     }
 
     /// Whether stable storage has the record of this number. If not, something is held up.

@@ -232,7 +232,7 @@ impl State {
         }
         let cut = fore.max_requests < asked;
         // There may be room once stable storage has forgotten the silent. The session would keep its few slots for long.
-        if cached_bytes(&fore, fore.max_requests) > left || (cut && self.is_held_up()) {
+        if cached_bytes(&fore, fore.max_requests) > left || (cut && self.is_put_off()) {
             return Err(Status::Delay);
         }
         Ok(fore)

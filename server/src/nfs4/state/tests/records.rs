@@ -186,6 +186,24 @@ fn a_session_is_not_cut_short_while_stable_storage_is_at_work() {
 }
 
 #[test]
+fn a_session_has_few_slots_rather_than_none_if_stable_storage_takes_nothing() {
+    let state = &mut stable();
+    let (one, _) = client(state, at(0), b"one");
+    open(state, at(0), one, b"o", (1, 0)).unwrap();
+    keep(state);
+    state.limits.all_cached_bytes = 2 * state.cached_bytes;
+    let exchanged = state.exchange_id(at(200), WHO, &exchange(b"late", 1, 0));
+    let id = exchanged.unwrap().client_id;
+    state.begin();
+    let made = state.create_session(at(200), WHO, arrival(id), &create(id, 1));
+    assert_eq!(made.map(|made| made.fore.max_requests), Err(Status::Delay));
+    state.note_kept(false);
+    state.begin();
+    let made = state.create_session(at(200), WHO, arrival(id), &create(id, 1));
+    assert_eq!(made.map(|made| made.fore.max_requests), Ok(1));
+}
+
+#[test]
 fn a_new_owner_of_version_4_0_is_put_off_while_stable_storage_is_at_work() {
     let state = &mut stable();
     let (one, _) = client(state, at(0), b"one");
