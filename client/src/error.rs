@@ -14,7 +14,6 @@ pub use crate::url::UrlError;
 
 /// Why a call to the server failed.
 #[derive(Debug, Clone, Error)]
-#[non_exhaustive]
 pub enum CallError {
     /// The deadline passed.
     #[error(
@@ -112,7 +111,6 @@ impl CallError {
 
 /// Why [`Client::connect`](crate::Client::connect) failed.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ConnectError {
     /// The client does not accept the URL.
     #[error(transparent)]
@@ -170,7 +168,6 @@ impl From<CallError> for ConnectError {
 
 /// Why a read failed.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ReadError {
     /// The server refused the operation.
     #[error("read {path} at {offset}: {}", .status.of("read"))]
@@ -208,7 +205,6 @@ pub enum ReadError {
 
 /// Why a write or a sync failed.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum WriteError {
     /// The server refused the operation.
     #[error("{verb} {path} at {offset}: {}", .status.of(verb))]
@@ -248,7 +244,6 @@ pub enum WriteError {
 
 /// Why an operation on a path failed.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum PathError {
     /// The server refused the operation.
     #[error("{verb} {path}: {}", .status.of(verb))]
