@@ -179,11 +179,12 @@ pub fn run(arguments: Arguments) -> Result<()> {
         });
         Ok(())
     });
-    let printed = match arguments.json {
-        true => output::json_of_some(&listed, &all),
-        false => print_all(&listed, &arguments),
-    };
-    output::with_result(printed, all)
+    output::found(
+        &listed,
+        arguments.json,
+        |listed| print_all(listed, &arguments),
+        all,
+    )
 }
 
 fn print_all(listed: &[Listed], arguments: &Arguments) -> Result<()> {

@@ -26,12 +26,20 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Prints `values` as JSON, as [`json`] does; prints nothing if there are none because of a failure.
-pub fn json_of_some<T: Serialize>(values: &[T], all: &Result<()>) -> Result<()> {
-    match values.is_empty() && all.is_err() {
-        true => Ok(()),
-        false => json(&values),
-    }
+/// Prints the values that were found, as JSON or as `print` does, and returns what became of `all` that were asked for. As JSON
+/// it prints nothing if there are none because of a failure.
+pub fn found<T: Serialize>(
+    values: &[T],
+    as_json: bool,
+    print: impl FnOnce(&[T]) -> Result<()>,
+    all: Result<()>,
+) -> Result<()> {
+    let printed = match as_json {
+        true if values.is_empty() && all.is_err() => Ok(()),
+        true => json(&values),
+        false => print(values),
+    };
+    with_result(printed, all)
 }
 
 /// Warns on stderr if the time given for a measurement, such as `--seconds`, is too short to mean anything. Each of the

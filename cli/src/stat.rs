@@ -60,11 +60,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         });
         Ok(())
     });
-    let printed = match arguments.json {
-        true => output::json_of_some(&rows, &all),
-        false => print(&rows),
-    };
-    output::with_result(printed, all)
+    output::found(&rows, arguments.json, print, all)
 }
 
 fn print(rows: &[Row]) -> Result<()> {

@@ -6,31 +6,34 @@ use std::process::Stdio;
 
 use common::{Server, odafs, text};
 
-#[test]
-fn a_log_that_is_no_terminal_has_no_colours() {
-    let served = tempfile::tempdir().unwrap();
-    let state = tempfile::tempdir().unwrap();
-    let socket = state.path().join("sock");
-    let mut server = odafs()
-        .arg("serve")
-        .arg(served.path())
-        .args(["--until-stdin-ends", "--cache", "1MiB", "--shm"])
-        .arg(&socket)
-        .arg("--state")
-        .arg(state.path().join("state"))
-        .env("ODAFS_LOG", "info")
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// What a server with these arguments says on stderr. `log` is its ODAFS_LOG. Meanwhile `act` runs, and gets the line that says
+/// where the server listens.
+fn said_by(arguments: &[&str], log: Option<&str>, act: impl FnOnce(&str)) -> String {
+    let place = tempfile::tempdir().unwrap();
+    let served = place.path().join("served");
+    std::fs::create_dir(&served).unwrap();
+    let mut serve = odafs();
+    serve.arg("serve").arg(served).args(arguments);
+    serve.args(["--until-stdin-ends", "--cache", "1MiB", "--small-pages"]);
+    serve.arg("--state").arg(place.path().join("state"));
+    serve.env_remove("NO_COLOR").env_remove("ODAFS_LOG");
+    serve.envs(log.map(|filter| ("ODAFS_LOG", filter)));
+    serve.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = serve.stderr(Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
     let stdout = server.stdout.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut ready).unwrap();
-    common::run(&["ls", &format!("odafs+shm://{}?/", socket.display())]);
-    let said = server.wait_with_output().unwrap().stderr;
-    let said = text(&said);
+    act(ready.trim());
+    text(&server.wait_with_output().unwrap().stderr)
+}
+
+#[test]
+fn a_log_that_is_no_terminal_has_no_colours() {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("sock").display().to_string();
+    let said = said_by(&["--shm", &socket], Some("info"), |_| {
+        common::run(&["ls", &format!("odafs+shm://{socket}?/")]);
+    });
     assert!(said.contains("INFO") && said.contains("mounted"), "{said}");
     assert!(!said.contains('\x1b'), "{said:?}");
 }
@@ -176,29 +179,15 @@ fn a_client_that_is_not_admitted_is_told_of_the_access_list() {
 /// Whoever runs the server looks into its log.
 #[test]
 fn a_refusal_of_a_stranger_is_in_the_log() {
-    let served = tempfile::tempdir().unwrap();
-    let mut server = odafs()
-        .arg("serve")
-        .arg(served.path())
-        .args(["--until-stdin-ends", "--cache", "1MiB", "--small-pages"])
-        .args(["--nfs", "127.0.0.1:0", "--allow", "10.0.0.0/8"])
-        .args(["--allow", "no-loopback", "--state"])
-        .arg(served.path().join("state"))
-        .env_remove("ODAFS_LOG")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    let stdout = server.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut ready).unwrap();
-    let address = ready.trim().split_once("nfs=").unwrap().1;
-    let ls = || odafs().args(["ls", &format!("nfs://{address}/")]).output();
-    for _ in 0..3 {
-        assert_eq!(ls().unwrap().status.code(), Some(1));
-    }
-    let said = text(&server.wait_with_output().unwrap().stderr);
+    let arguments = ["--nfs", "127.0.0.1:0", "--allow", "10.0.0.0/8"];
+    let arguments = [&arguments[..], &["--allow", "no-loopback"]].concat();
+    let said = said_by(&arguments, None, |ready| {
+        let address = ready.split_once("nfs=").unwrap().1;
+        let ls = || odafs().args(["ls", &format!("nfs://{address}/")]).output();
+        for _ in 0..3 {
+            assert_eq!(ls().unwrap().status.code(), Some(1));
+        }
+    });
     let line = said.lines().next().unwrap();
     assert!(line.contains("WARN") && line.contains("untold=0"), "{said}");
     assert!(

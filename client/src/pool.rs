@@ -57,27 +57,14 @@ impl<T> Pool<T> {
         deadline: Nanos,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Lent<'_, T>, TakeError<E>> {
-        let mut shelf = self.shelf.lock();
-        loop {
-            if let Some(item) = shelf.idle.pop() {
-                return Ok(Lent {
-                    pool: self,
-                    item: Some(item),
-                });
-            }
-            if shelf.made < self.max {
-                shelf.made += 1;
-                break;
-            }
-            let left = deadline.since(clock::now());
-            if left.0 == 0 {
-                return Err(TakeError::TimedOut);
-            }
-            shelf.waiting += 1;
-            shelf = self.returned.wait_timeout(shelf, left).0;
-            shelf.waiting -= 1;
+        let room = |shelf: &mut Shelf<T>| {
+            let room = shelf.made < self.max;
+            shelf.made += u32::from(room);
+            room
+        };
+        if let Some(lent) = self.wait(deadline, room)? {
+            return Ok(lent);
         }
-        drop(shelf);
         // Dropping `Lent` gives the slot back if making the connection fails.
         let mut lent = Lent {
             pool: self,
@@ -99,16 +86,26 @@ impl<T> Pool<T> {
     /// Lends the idle connection that was used last, or the first that comes back, and makes none. `NotMade` if there are
     /// none.
     pub fn take_made(&self, deadline: Nanos) -> Result<Lent<'_, T>, TakeError<()>> {
+        let lent = self.wait(deadline, |shelf| shelf.made == 0)?;
+        lent.ok_or(TakeError::NotMade(()))
+    }
+
+    /// Lends the idle connection that was used last, or the first that comes back. `None` once nothing is idle and `ends` says so.
+    fn wait<E>(
+        &self,
+        deadline: Nanos,
+        ends: impl Fn(&mut Shelf<T>) -> bool,
+    ) -> Result<Option<Lent<'_, T>>, TakeError<E>> {
         let mut shelf = self.shelf.lock();
         loop {
             if let Some(item) = shelf.idle.pop() {
-                return Ok(Lent {
+                return Ok(Some(Lent {
                     pool: self,
                     item: Some(item),
-                });
+                }));
             }
-            if shelf.made == 0 {
-                return Err(TakeError::NotMade(()));
+            if ends(&mut shelf) {
+                return Ok(None);
             }
             let left = deadline.since(clock::now());
             if left.0 == 0 {

@@ -84,6 +84,7 @@ pub fn read_into(
     }
     read_into::recover(file, buffer, requests)?;
     let pays = |request: &IntoRequest| read_into::pays(file.shared(), request);
+    // What most callers ask for takes no memory.
     if let [request] = requests
         && !pays(request)
     {

@@ -2,11 +2,20 @@
 
 use super::fake::{Fake, Trouble};
 use super::{P, connect, options, pattern};
-use odafs::{Buffer, CallError, FileRequest, IntoRequest, Options, ReadError, ReadRequest};
+use odafs::{Buffer, CallError, Client, FileRequest, IntoRequest, Options, ReadError, ReadRequest};
 use std::time::Duration;
 
 /// The call is answered as any.
 const NONE: Trouble = Trouble::Short(u32::MAX);
+
+/// A client that soon gives a call up.
+fn impatient(fake: &Fake) -> Client {
+    let options = Options {
+        deadline: Duration::from_millis(300),
+        ..options()
+    };
+    connect(fake, options)
+}
 
 #[test]
 fn a_refusal_names_the_read_that_is_refused() {
@@ -45,14 +54,7 @@ fn a_refusal_names_the_read_that_is_refused() {
 #[test]
 fn a_lost_answer_is_that_of_the_read_without_one() {
     let fake = Fake::start();
-    let deadline = Duration::from_millis(300);
-    let client = connect(
-        &fake,
-        Options {
-            deadline,
-            ..options()
-        },
-    );
+    let client = impatient(&fake);
     fake.put("a", &pattern(100_000));
     let file = client.open("a").unwrap();
     let mut room = [[0; 100]; 2];
@@ -71,14 +73,7 @@ fn a_lost_answer_is_that_of_the_read_without_one() {
 #[test]
 fn short_reads_into_registered_memory_are_made_together() {
     let fake = Fake::start();
-    let deadline = Duration::from_millis(300);
-    let client = connect(
-        &fake,
-        Options {
-            deadline,
-            ..options()
-        },
-    );
+    let client = impatient(&fake);
     fake.put("a", &pattern(100_000));
     let file = client.open("a").unwrap();
     let mut buffer = Buffer::new(1000).unwrap();
