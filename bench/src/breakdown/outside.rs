@@ -25,22 +25,28 @@ const PAGE: usize = 4096;
 /// A client's memory that holds the references of a few reads: each read brings references that the next one does not find.
 const FEW_REFERENCES_BYTES: u64 = 8 << 10;
 
-/// The servers.
+/// The servers. Each has a file of its own: what one writes would be a change from outside to the other, which takes back
+/// all references for a while.
 pub struct Outside {
-    spinning: ServerProcess,
-    sleeping: ServerProcess,
+    spinning: Served,
+    sleeping: Served,
+}
+
+struct Served {
+    process: ServerProcess,
     _directory: Scratch,
 }
 
 impl Outside {
-    /// Starts servers of a small file.
+    /// Starts servers of a small file each.
     pub fn new(plan: &Plan, placement: Option<&Placement>) -> Result<Self> {
-        let directory =
-            Scratch::for_bytes((PAGES * PAGE) as u64).context("cannot make a directory")?;
-        let path = directory.path().join("file");
-        local::write_random(&path, (PAGES * PAGE) as u64, |_| {}).context("cannot write a file")?;
-        let start = |spin| {
-            ServerProcess::start(&ServerPlan {
+        let start = |spin| -> Result<Served> {
+            let directory =
+                Scratch::for_bytes((PAGES * PAGE) as u64).context("cannot make a directory")?;
+            let path = directory.path().join("file");
+            local::write_random(&path, (PAGES * PAGE) as u64, |_| {})
+                .context("cannot write a file")?;
+            let process = ServerProcess::start(&ServerPlan {
                 program: plan.program.clone(),
                 directory: directory.path().to_owned(),
                 read_only: false,
@@ -51,12 +57,15 @@ impl Outside {
                 nfs: false,
                 cpus: placement.map(|p| p.server.clone()),
                 arguments: Vec::new(),
+            })?;
+            Ok(Served {
+                process,
+                _directory: directory,
             })
         };
         Ok(Self {
             spinning: start(SPIN)?,
             sleeping: start(Duration::ZERO)?,
-            _directory: directory,
         })
     }
 
@@ -106,7 +115,10 @@ impl Outside {
             memory_bytes,
             ..Options::default()
         };
-        Ok(Client::connect_with(&server.url(Fabric::Shm)?, options)?)
+        Ok(Client::connect_with(
+            &server.process.url(Fabric::Shm)?,
+            options,
+        )?)
     }
 
     fn null_call(&self, spin: &str, time: Duration) -> Result<(u64, f64)> {
