@@ -21,6 +21,10 @@ const LOOK_NS: f64 = 60.0;
 const CHANCE: f64 = 0.25;
 /// How much must be won or lost before the choice changes, as a part of the route's time.
 const MARGIN: f64 = 0.05;
+/// How many times as long as a hit a read takes if keeping its page is beyond doubt.
+const FAR: f64 = 4.0;
+/// Misses are rare from this chance of a hit on.
+const OFTEN: f64 = 0.97;
 
 /// What is known about the data cache.
 #[derive(Debug)]
@@ -102,6 +106,16 @@ impl Keep {
     /// The chance of a hit if all pages were kept, or `None` while it is not known.
     pub fn set_chance(&mut self, chance: Option<f64>) {
         self.chance = chance;
+    }
+
+    /// Whether a miss that takes `route_ns` takes so much longer than a hit that keeping pages is beyond doubt.
+    pub fn is_far_from_hit(&self, class: usize, route_ns: f64) -> bool {
+        route_ns > FAR * self.hit_guess_ns(class, route_ns)
+    }
+
+    /// Whether misses are no rare event.
+    pub fn misses_often(&self) -> bool {
+        self.chance.is_some_and(|chance| chance < OFTEN)
     }
 
     /// The mean time of a read where pages are kept and a miss takes `route_ns`.

@@ -23,7 +23,7 @@ use super::{
     keep::Keep,
     order::{CLASSES, Choice, Purpose, RouteOrder, SizeClass},
     refusals::{Known, Leave, Refusals},
-    trial::{Class, FinishedTrial},
+    trial::{Class, FinishedTrial, Tried},
 };
 use odafs_common::direct::Feedback;
 
@@ -153,10 +153,13 @@ impl Policy {
             Leave::Probe if refusals.take_try() => (costs.best_direct(), Purpose::Probe),
             Leave::Probe | Leave::Rpc => (Choice::Rpc, Purpose::Standing),
         };
-        let trial = matches!(purpose, Purpose::Trial { .. });
+        let keeps = match costs.tries() {
+            Some(Tried::All) if matches!(purpose, Purpose::Trial { .. }) => false,
+            _ => self.keeps(class, choice),
+        };
         RouteOrder {
             choice,
-            keeps: !trial && self.keeps(class, choice),
+            keeps,
             // A probe needs fresh references.
             learns: choice.is_direct() || leave == Leave::Probe,
             purpose,
@@ -176,7 +179,7 @@ impl Policy {
             return self.order(file, class, now_ns);
         }
         let (choice, keeps) = match first.purpose {
-            Purpose::Trial { .. } => (first.choice, false),
+            Purpose::Trial { .. } => (first.choice, first.keeps),
             Purpose::Standing | Purpose::Probe | Purpose::Together => {
                 let best = self.classes[class.index()].best();
                 (best, self.keeps(class, best))
@@ -293,6 +296,10 @@ impl Policy {
             file.refusals[class.index()].give_back_try();
         }
         let hit_ns = self.hit_ns(class);
+        if let (Purpose::Trial { .. }, Some(ns), Some(hit_ns)) = (purpose, sample_ns, hit_ns) {
+            let excess_ns = clipped(ns, Some(hit_ns)).saturating_sub(hit_ns as u64);
+            self.classes[class.index()].hit_on_trial(excess_ns);
+        }
         let ns = sample_ns.or(hit_ns.map(|ns| ns as u64)).unwrap_or(0);
         let passed_ns = clipped(ns, hit_ns) * u64::from(count);
         if self.classes[class.index()].passed(passed_ns) {
@@ -445,8 +452,24 @@ impl Policy {
             (Some((keep, _)), Some(ns)) if kept => Some(keep.mean_ns(class.index(), ns) as u64),
             _ => None,
         };
-        let begins = self.classes[class.index()].begin_trial(instead_ns, now_ns);
+        let tried = match kept && self.is_keeping_sure(class) {
+            true => Tried::Misses,
+            false => Tried::All,
+        };
+        let instead_ns = instead_ns.filter(|_| tried == Tried::All);
+        let begins = self.classes[class.index()].begin_trial(tried, instead_ns, now_ns);
         self.trials += u64::from(begins);
+    }
+
+    /// Whether no trial will tell that keeping pages does not pay: every route takes far longer than a hit. But where
+    /// misses are rare, a trial of misses alone would take long.
+    fn is_keeping_sure(&self, class: SizeClass) -> bool {
+        let Some((keep, _)) = &self.cache else {
+            return false;
+        };
+        let costs = &self.classes[class.index()];
+        let far = |ns: Option<f64>| ns.is_some_and(|ns| keep.is_far_from_hit(class.index(), ns));
+        keep.misses_often() && costs.granted().all(|choice| far(costs.cost_ns(choice)))
     }
 
     fn conclude(&mut self, class: SizeClass, verdict: Option<FinishedTrial>) {

@@ -1,8 +1,11 @@
 //! What the routes of one size class cost at one server, and the trials that compare them.
 //!
 //! In a trial, two routes take turns of a few reads each, all timed alike. The first reads after each change of route
-//! are not measured, because no route shall pay for a server that sleeps, a cold cache or a new connection. Meanwhile
-//! reads bypass the data cache, so that its worth can be told from the costs of the routes.
+//! are not measured, because no route shall pay for a server that sleeps, a cold cache or a new connection.
+//!
+//! Where it is in doubt whether keeping pages pays, the reads of a trial bypass the data cache, so that its worth can be told
+//! from the costs of the routes. Elsewhere only its misses take part: a read that follows many hits costs more than one
+//! that follows another read by the same route, and not each route pays as much for the pause.
 
 use super::{
     config::Config,
@@ -44,6 +47,18 @@ pub struct Class {
     trial: Option<Trial>,
     /// Number of samples of the standing route that were off, less the number of those that were not.
     drift: u32,
+    /// What the measurements are of.
+    of: Tried,
+}
+
+/// Which reads a trial measures.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    /// All reads, which bypass the data cache.
+    #[default]
+    All,
+    /// The misses of the data cache.
+    Misses,
 }
 
 /// When to try a route next, in nanoseconds of time spent reading.
@@ -94,6 +109,13 @@ impl Class {
     /// The cheapest route, without regard to refusals.
     pub fn best(&self) -> Choice {
         self.best
+    }
+
+    /// The available routes.
+    pub fn granted(&self) -> impl Iterator<Item = Choice> + use<'_> {
+        Choice::ALL
+            .into_iter()
+            .filter(|choice| self.granted[choice.index()])
     }
 
     /// The cheapest direct route, or RPC if none is granted.
@@ -184,8 +206,21 @@ impl Class {
         self.trial.is_none()
     }
 
+    /// Which reads the trial under way measures.
+    pub fn tries(&self) -> Option<Tried> {
+        self.trial.map(|_| self.of)
+    }
+
+    /// A read during the trial was a hit in the data cache, and took so much longer than without the trial.
+    pub fn hit_on_trial(&mut self, excess_ns: u64) {
+        if let Some(trial) = &mut self.trial {
+            trial.given = trial.given.saturating_sub(1);
+            trial.took_ns = trial.took_ns.saturating_add(excess_ns);
+        }
+    }
+
     /// Begins a trial if one is due. `instead_ns` is the time of a read now, if that is not the time of the best route.
-    pub fn begin_trial(&mut self, instead_ns: Option<u64>, now_ns: u64) -> bool {
+    pub fn begin_trial(&mut self, of: Tried, instead_ns: Option<u64>, now_ns: u64) -> bool {
         let due = |choice: &Choice| {
             let waited = self.due[choice.index()].left_ns == 0;
             *choice != self.best && self.granted[choice.index()] && waited
@@ -198,6 +233,10 @@ impl Class {
             ..Trial::new(challenger, self.best, now_ns)
         });
         self.trial = trial;
+        if trial.is_some() && self.of != of {
+            self.of = of;
+            self.costs = Default::default();
+        }
         trial.is_some()
     }
 
@@ -326,7 +365,7 @@ mod tests {
         class.grant(Choice::Guarded, Choice::Guarded, &config);
         for trial in 0..2 {
             class.passed(u64::MAX);
-            assert!(class.begin_trial(None, 0));
+            assert!(class.begin_trial(Tried::All, None, 0));
             for read in 0.. {
                 let (choice, measured) = class.next_of_trial().expect("a trial is on");
                 let ns = match (trial, read) {
