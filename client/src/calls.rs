@@ -364,7 +364,7 @@ impl Calls {
         line.transport.send(&line.out, &shape, place, deadline)
     }
 
-    /// Encodes a call. Returns the range of its payload.
+    /// Encodes a call, whose answer is awaited next. Returns the range of its payload.
     fn write(
         &self,
         line: &mut Line,
@@ -372,6 +372,7 @@ impl Calls {
         procedure: &Procedure,
         arguments: &dyn Encode,
     ) -> Option<Range<usize>> {
+        line.transport.expect(procedure.awaited());
         line.out.clear();
         let mut w = Writer::new(&mut line.out);
         let (program, version, number) = procedure.number.on_wire();

@@ -376,11 +376,10 @@ impl Client {
             names,
             |from, to| Operation::Rename { from, to },
             || {
-                let to = self.walk("rename").place(names.1)?;
-                self.on_name("rename", names.0, |_, from| {
-                    self.shared
-                        .rename((&from.directory, &from.name), (&to.directory, &to.name))
-                })
+                let [to, from] = self.walk("rename").places(names.1, names.0)?;
+                self.shared
+                    .rename((&from.directory, &from.name), (&to.directory, &to.name))
+                    .map_err(|error| error.at("rename", &shown(names.0)))
             },
         )
     }

@@ -42,9 +42,7 @@ impl Walk<'_> {
 
     /// The directory and the name of `path`. The directory must exist.
     pub fn place(&self, path: &Path) -> Result<EntryName, PathError> {
-        let mut names = self.names(path.as_os_str().as_bytes(), path)?;
-        let name = names.pop_back().filter(|name| name != b"..");
-        let name = name.ok_or_else(|| self.bad(path, "it ends in no name"))?;
+        let (names, name) = self.split(path)?;
         let mut above = Vec::new();
         let directory = self.descend(path, names, true, &mut above)?;
         if directory.attributes.kind != FileKind::Directory {
@@ -54,6 +52,28 @@ impl Walk<'_> {
             directory: directory.handle,
             name,
         })
+    }
+
+    /// The places of two paths. A directory that both name alike is looked up once.
+    pub fn places(&self, first: &Path, second: &Path) -> Result<[EntryName; 2], PathError> {
+        let place = self.place(first)?;
+        let (names, name) = self.split(second)?;
+        let other = match self.split(first)?.0 == names {
+            true => EntryName {
+                directory: place.directory,
+                name,
+            },
+            false => self.place(second)?,
+        };
+        Ok([place, other])
+    }
+
+    /// The names on the way to the directory of `path`, and the name in it.
+    fn split(&self, path: &Path) -> Result<(VecDeque<Vec<u8>>, Vec<u8>), PathError> {
+        let mut names = self.names(path.as_os_str().as_bytes(), path)?;
+        let name = names.pop_back().filter(|name| name != b"..");
+        let name = name.ok_or_else(|| self.bad(path, "it ends in no name"))?;
+        Ok((names, name))
     }
 
     /// The names of a path below the export. A relative path starts at that of the URL.

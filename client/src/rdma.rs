@@ -15,7 +15,7 @@ use self::{
 use crate::{
     options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
     transport::{Broken, PlacedData, ReplyBuffer, RpcTransport},
-    waiting::{Patience, Waits},
+    waiting::{Awaited, Patience, Waits},
 };
 use odafs_common::{
     rpcrdma::{
@@ -436,6 +436,10 @@ impl RpcTransport for RdmaTransport {
                 }
             }
         }
+    }
+
+    fn expect(&mut self, awaited: Awaited) {
+        self.waits.expect(awaited);
     }
 
     fn flush(&mut self, _: Nanos) -> Result<(), Broken> {

@@ -1,6 +1,9 @@
 //! The carriers of RPC messages: a queue pair of a fabric with a message each, or a TCP stream with record marks.
 
-use crate::{options::Wait, waiting::Waits};
+use crate::{
+    options::Wait,
+    waiting::{Awaited, Waits},
+};
 use odafs_common::rpcrdma::CallShape;
 use odafs_fabric::{
     Completion, PostError, QueuePair, Region,
@@ -94,6 +97,11 @@ pub trait RpcTransport: Send {
         Ok(false)
     }
 
+    /// The next answers are of this kind. It only matters for how long a wait polls.
+    fn expect(&mut self, awaited: Awaited) {
+        let _ = awaited;
+    }
+
     /// Sends what is queued.
     fn flush(&mut self, deadline: Nanos) -> Result<(), Broken>;
 
@@ -179,6 +187,10 @@ impl RpcTransport for FabricTransport {
             Err(PostError::Full | PostError::TooLong) => Ok(false),
             Err(error) => Err(Broken::posting(error)),
         }
+    }
+
+    fn expect(&mut self, awaited: Awaited) {
+        self.waits.expect(awaited);
     }
 
     fn flush(&mut self, _: Nanos) -> Result<(), Broken> {

@@ -11,7 +11,19 @@ use odafs_fabric::{
 #[derive(Debug)]
 pub struct Waits {
     wait: Wait,
-    learned: Learned,
+    learned: [Learned; 2],
+    awaited: Awaited,
+}
+
+/// How a server answers a call. The two have nothing to learn from each other: polling for the one kind may pay where
+/// the other always comes too late.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// Likely on the thread that took the call.
+    #[default]
+    AtOnce,
+    /// Likely by another thread, to which it hands the call because that may block.
+    HandedOn,
 }
 
 /// One wait. It rarely reads the clock.
@@ -29,21 +41,29 @@ impl Waits {
     pub fn new(wait: Wait) -> Self {
         Self {
             wait,
-            learned: Learned::default(),
+            learned: Default::default(),
+            awaited: Awaited::default(),
         }
+    }
+
+    /// The next waits are for answers of this kind.
+    #[inline]
+    pub fn expect(&mut self, awaited: Awaited) {
+        self.awaited = awaited;
     }
 
     /// Begins a wait, which ends at `deadline` at the latest.
     pub fn begin(&mut self, deadline: Nanos) -> Patience {
+        let learned = &mut self.learned[self.awaited as usize];
         let spin = match self.wait {
             Wait::Spin => None,
             Wait::Block { spin } => Some(spin.into()),
-            Wait::Adaptive => Some(self.learned.spin(clock::now)),
+            Wait::Adaptive => Some(learned.spin(clock::now)),
         };
         Patience {
             deadline,
             spin,
-            yields: self.wait == Wait::Adaptive && self.learned.rouse.is_some(),
+            yields: self.wait == Wait::Adaptive && learned.rouse.is_some(),
             polls: 0,
             sleep_from: None,
             slept: false,
@@ -59,7 +79,7 @@ impl Waits {
                 from: patience.sleep_from.unwrap_or_default(),
                 until: clock::now(),
             };
-            self.learned.answered(patience.slept.then(slept));
+            self.learned[self.awaited as usize].answered(patience.slept.then(slept));
         }
     }
 }

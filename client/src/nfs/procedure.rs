@@ -1,5 +1,6 @@
 //! The procedures that the client calls, and the longest replies to them.
 
+use crate::waiting::Awaited;
 use odafs_common::{
     rpcrdma::binding::{self, ReplyBound},
     wire::{mount3, nfs3, nfsacl3, odafs, portmap},
@@ -74,6 +75,27 @@ const ACL_BYTES: u32 = 4 + 4 + 84 + 4 + 2 * (4 + 4 + 12 * nfsacl3::MAX_ENTRIES);
 const PORT_BYTES: u32 = 4;
 
 impl Procedure {
+    /// How a server of ours answers: what may block goes to another thread than that which polls.
+    pub fn awaited(&self) -> Awaited {
+        use nfs3::Procedure as Nfs;
+        match self.number {
+            Number::Nfs(
+                Nfs::Null
+                | Nfs::GetAttributes
+                | Nfs::Lookup
+                | Nfs::Access
+                | Nfs::Read
+                | Nfs::FsStat
+                | Nfs::FsInfo
+                | Nfs::PathConf,
+            )
+            | Number::Odafs(_) => Awaited::AtOnce,
+            Number::Nfs(_) | Number::Mount(_) | Number::Acl(_) | Number::PortMap(_) => {
+                Awaited::HandedOn
+            }
+        }
+    }
+
     /// The same procedure, with arguments that ask for this much.
     pub fn asking(&self, asks: Asks) -> Self {
         Self { asks, ..*self }
