@@ -288,6 +288,31 @@ mod tests {
         assert!(polled(&mut learned, 100_000, 1) < 200);
     }
 
+    /// Of how many waits for answers in time there is no polling, if each follows a late answer of this kind.
+    fn slept_beside(late: Awaited) -> usize {
+        let mut waits = Waits::new(Wait::Adaptive);
+        let mut wait = |awaited, slept| {
+            waits.expect(awaited);
+            let mut patience = waits.begin(Nanos(u64::MAX));
+            let polls = patience.spin != Some(Nanos(0));
+            (patience.polls, patience.slept) = (1, slept || !polls);
+            waits.ended(&patience);
+            polls
+        };
+        (0..1000)
+            .filter(|_| {
+                wait(late, true);
+                !wait(Awaited::AtOnce, false)
+            })
+            .count()
+    }
+
+    #[test]
+    fn what_is_handed_on_says_nothing_about_what_is_answered_at_once() {
+        assert_eq!(slept_beside(Awaited::HandedOn), 0);
+        assert!(slept_beside(Awaited::AtOnce) > 0, "it learns nothing");
+    }
+
     /// A server that answers within 10 us while it is awake, and sleeps if it has waited for 50 us.
     struct Server {
         /// How long a wake-up takes, here and there.

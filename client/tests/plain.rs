@@ -143,7 +143,10 @@ fn names_and_attributes() {
     assert_eq!(client.stat("d/../d/./x").unwrap().kind, FileKind::Regular);
     assert_eq!(client.stat("../../d").unwrap().kind, FileKind::Directory);
     assert!(matches!(client.stat("loop"), Err(PathError::Loop { .. })));
+    let calls = client.statistics().calls;
     client.rename("d/x", "d/x2").unwrap();
+    let calls = client.statistics().calls - calls;
+    assert_eq!(calls, 2, "a directory that both name is looked up once");
     client.hard_link("d/x2", "d/x3").unwrap();
     assert_eq!(
         client.stat("d/x2").unwrap().file_id,

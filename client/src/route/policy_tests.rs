@@ -483,6 +483,34 @@ fn pages_are_kept_no_longer_than_a_hit_saves_something() {
     }
 }
 
+/// Whether the reads of a trial look into the data cache, with this chance of a hit and these times of routes.
+fn trials_hit(chance: f64, rpc_ns: u64, guarded_ns: u64) -> bool {
+    let mut policy = Policy::new(Config::default(), 11, Some(4096));
+    policy.grant(Choice::Guarded, false);
+    let mut file = policy.record();
+    policy.set_chance(Some(chance));
+    let standing = |choice| (choice, Purpose::Standing);
+    policy.by_rpc(&mut file, CLASS, standing(Choice::Rpc), 1, Some(rpc_ns), 0);
+    for now_ns in (0..).step_by(100_000) {
+        if policy.standing(&file, CLASS).is_none() {
+            break;
+        }
+        policy.hit(&mut file, CLASS, Purpose::Standing, 10, Some(250), now_ns);
+        let guarded = standing(Choice::Guarded);
+        policy.completed(&mut file, CLASS, guarded, 1, Some(guarded_ns), now_ns);
+    }
+    let order = policy.order(&mut file, CLASS, 0);
+    assert!(matches!(order.purpose, Purpose::Trial { .. }));
+    order.keeps
+}
+
+#[test]
+fn a_trial_bypasses_the_data_cache_only_in_doubt_of_it() {
+    assert!(trials_hit(0.9, 14_000, 12_000), "a network is far away");
+    assert!(!trials_hit(0.999, 14_000, 12_000), "misses are rare");
+    assert!(!trials_hit(0.9, 14_000, 700), "one route is as near");
+}
+
 fn phase() -> impl Strategy<Value = Phase> {
     let permille = prop_oneof![Just(0), Just(1000), 0u32..=1000];
     let cost = || 300u64..60_000;

@@ -386,4 +386,47 @@ mod tests {
         let (calm_ns, outlier_ns) = (interval_ns(45_000), interval_ns(50_000_000));
         assert!(outlier_ns < 32 * calm_ns, "{outlier_ns} for {calm_ns}");
     }
+
+    /// Runs a trial of guarded reads, which stand, against calls, all of which take this long. Each read follows so many
+    /// hits. Returns the number of reads.
+    fn play(class: &mut Class, of: Tried, hits: u32, read_ns: u64) -> u32 {
+        class.passed(u64::MAX);
+        assert!(class.begin_trial(of, None, 0));
+        for reads in 1.. {
+            for _ in 0..hits {
+                class.next_of_trial();
+                class.hit_on_trial(0);
+            }
+            let (choice, measured) = class.next_of_trial().expect("a trial is on");
+            if let Some(verdict) = class.tried(choice, measured, read_ns) {
+                class.conclude(verdict, &Config::default(), 0.0);
+                return reads;
+            }
+        }
+        unreachable!("it ends")
+    }
+
+    #[test]
+    fn hits_take_no_turn_of_a_trial() {
+        let mut class = Class::default();
+        class.grant(Choice::Guarded, Choice::Guarded, &Config::default());
+        for hits in [0, 1, 15] {
+            assert_eq!(play(&mut class, Tried::Misses, hits, 9_000), TRIAL_READS);
+        }
+    }
+
+    /// A read between hits takes longer than one of many in a row, by whatever route.
+    #[test]
+    fn times_of_misses_and_of_all_reads_are_not_mixed() {
+        let mut class = Class::default();
+        class.grant(Choice::Guarded, Choice::Guarded, &Config::default());
+        for (of, ns) in [
+            (Tried::All, 10_000),
+            (Tried::Misses, 12_000),
+            (Tried::All, 10_000),
+        ] {
+            play(&mut class, of, 0, ns);
+            assert_eq!(class.cost_ns(Choice::Guarded), Some(ns as f64));
+        }
+    }
 }
