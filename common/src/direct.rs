@@ -415,9 +415,14 @@ impl Attached {
         out
     }
 
-    fn transcript(&self, client: &Nonce, server: &Nonce) -> [u8; Self::BODY + 32] {
+    /// What the tag covers.
+    fn transcript(
+        body: &[u8; Self::BODY],
+        client: &Nonce,
+        server: &Nonce,
+    ) -> [u8; Self::BODY + 32] {
         let mut out = [0; Self::BODY + 32];
-        put(&mut out, 0, self.body());
+        put(&mut out, 0, *body);
         put(&mut out, Self::BODY, *client);
         put(&mut out, Self::BODY + 16, *server);
         out
@@ -425,13 +430,13 @@ impl Attached {
 
     /// The message of a grant, sealed with the session's attach key.
     pub fn seal(grant: Grant, key: &MacKey, client: &Nonce, server: &Nonce) -> [u8; Self::BYTES] {
-        let attached = Attached { result: Ok(grant) };
+        let body = Attached { result: Ok(grant) }.body();
         let mut out = [0; Self::BYTES];
-        put(&mut out, 0, attached.body());
+        put(&mut out, 0, body);
         put(
             &mut out,
             Self::BODY,
-            key.tag(&attached.transcript(client, server)),
+            key.tag(&Self::transcript(&body, client, server)),
         );
         out
     }
@@ -486,8 +491,8 @@ impl Attached {
                 one_sided,
             }),
         };
-        key.verify(&attached.transcript(client, server), tag.try_into().ok()?)
-            .then_some(attached)
+        let sent = Self::transcript(body, client, server);
+        key.verify(&sent, tag.try_into().ok()?).then_some(attached)
     }
 }
 

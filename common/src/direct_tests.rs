@@ -174,6 +174,17 @@ fn an_attach_is_good_for_its_nonces_only() {
         let opened = Attached::open(&answer, &key(), &client, &server).unwrap();
         assert_eq!(opened.result, Ok(grant));
     }
+    // What a server says without one-sided access means nothing, and is covered by the tag as it came.
+    let guarded = Grant {
+        connection: 4,
+        one_sided: None,
+    };
+    let mut odd = Attached::seal(guarded, &key(), &client, &server);
+    (odd[1], odd[9]) = (2, 7);
+    let sent = [&odd[..32], &client, &server].concat();
+    odd[32..].copy_from_slice(&key().tag(&sent));
+    let opened = Attached::open(&odd, &key(), &client, &server).unwrap();
+    assert_eq!(opened.result, Ok(guarded));
     let mut both = answer;
     both[1] |= 2 | 4;
     assert!(Attached::open(&both, &key(), &client, &server).is_none());

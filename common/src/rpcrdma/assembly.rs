@@ -64,7 +64,7 @@ impl Assembly {
         let zero = || reads.iter().filter(|read| read.position == 0);
         let zero_bytes: u64 = zero().map(|read| u64::from(read.segment.length)).sum();
         let base = match reduced {
-            Reduced::Inline(range) if zero_bytes == 0 => range.len() as u64,
+            Reduced::Inline(range) if zero().next().is_none() => range.len() as u64,
             Reduced::Chunk if zero_bytes > 0 => zero_bytes,
             _ => return Err(BadChunks),
         };

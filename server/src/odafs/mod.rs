@@ -203,9 +203,13 @@ impl Program for Odafs {
     }
 }
 
-/// The session with this number, if it is the caller's: nobody learns anything by the rights of others.
+/// The session with this number, if it is the caller's, as nobody learns anything by the rights of others, and is not over:
+/// references would be worth nothing.
 fn session(export: &Exports, call: &Call<'_>, number: u32) -> Option<Arc<OpenSession>> {
     let open = export.sessions().get(number)?;
+    if !open.nic().is_open(clock::now()) {
+        return None;
+    }
     let ours = open.is_of_peer(&call.caller.peer) && call.rights.is_identity(open.who(), &call.who);
     ours.then_some(open)
 }

@@ -247,6 +247,31 @@ fn an_owner_without_room_loses_the_sessions_that_it_does_not_use() {
 }
 
 #[test]
+fn a_session_that_is_over_brings_no_references() {
+    let policy = SessionPolicy {
+        lifetime: Nanos(0),
+        ..SessionPolicy::default()
+    };
+    let room = Room::new(Direct::Guarded, policy);
+    let file = room.world.file("a", &[1; P]);
+    room.world.read(&file, 0, 1);
+    let over = room.session().accepted.session;
+    assert!(room.world.export.sessions().get(over).is_some());
+    let arguments = GetRefsArgs {
+        session: over,
+        ranges: Vec::new(),
+        resume: 0,
+    };
+    let results = room.replies(Procedure::GetRefs, &arguments);
+    let asked = GetRefsResult::from_bytes(&results).expect("a result");
+    assert_eq!(asked.map(drop), Err(OdafsStatus::NoSession));
+    let arguments = read_args(&file, 0, 1, over);
+    let results = room.read(&arguments, Effort::MayBlock).expect("resident");
+    let read = ReadResult::from_bytes(&results).expect("a result");
+    assert_eq!(read.expect("read").references.len(), 0);
+}
+
+#[test]
 fn an_old_number_names_nobody_elses_session() {
     let mut room = Room::guarded();
     let file = room.world.file("a", &[1; P]);

@@ -146,6 +146,7 @@ fn read_lists_that_make_no_message_are_refused() {
         call(MSG, &[(10, 4)], inline),
         call(NOMSG, &[(0, 36), (40, 9)], lists),
         // Position zero in a message that is there, or not where the message is nowhere else.
+        call(MSG, &[(0, 0)], inline),
         call(MSG, &[(0, 100)], inline),
         call(NOMSG, &[], lists),
         call(NOMSG, &[(40, 9)], lists),
