@@ -296,9 +296,9 @@ impl Policy {
             file.refusals[class.index()].give_back_try();
         }
         let hit_ns = self.hit_ns(class);
-        if let (Purpose::Trial { .. }, Some(ns), Some(hit_ns)) = (purpose, sample_ns, hit_ns) {
-            let excess_ns = clipped(ns, Some(hit_ns)).saturating_sub(hit_ns as u64);
-            self.classes[class.index()].hit_on_trial(excess_ns);
+        if let Purpose::Trial { .. } = purpose {
+            let verdict = self.classes[class.index()].hit_on_trial();
+            self.conclude(class, verdict);
         }
         let ns = sample_ns.or(hit_ns.map(|ns| ns as u64)).unwrap_or(0);
         let passed_ns = clipped(ns, hit_ns) * u64::from(count);
@@ -452,7 +452,7 @@ impl Policy {
             (Some((keep, _)), Some(ns)) if kept => Some(keep.mean_ns(class.index(), ns) as u64),
             _ => None,
         };
-        let tried = match kept && self.is_keeping_sure(class) {
+        let tried = match kept && self.may_try_misses(class) {
             true => Tried::Misses,
             false => Tried::All,
         };
@@ -461,15 +461,16 @@ impl Policy {
         self.trials += u64::from(begins);
     }
 
-    /// Whether no trial will tell that keeping pages does not pay: every route takes far longer than a hit. But where
-    /// misses are rare, a trial of misses alone would take long.
-    fn is_keeping_sure(&self, class: SizeClass) -> bool {
+    /// Whether a trial may measure misses alone: keeping pages is beyond doubt, as every route takes far longer than a hit;
+    /// misses are not so rare that it would take long; and a read is of one page, as those of several hit in part.
+    fn may_try_misses(&self, class: SizeClass) -> bool {
         let Some((keep, _)) = &self.cache else {
             return false;
         };
         let costs = &self.classes[class.index()];
         let far = |ns: Option<f64>| ns.is_some_and(|ns| keep.is_far_from_hit(class.index(), ns));
-        keep.misses_often() && costs.granted().all(|choice| far(costs.cost_ns(choice)))
+        let alone = keep.pages(class.index()) < 1.5;
+        alone && keep.misses_often() && costs.granted().all(|choice| far(costs.cost_ns(choice)))
     }
 
     fn conclude(&mut self, class: SizeClass, verdict: Option<FinishedTrial>) {

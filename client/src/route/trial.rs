@@ -21,6 +21,10 @@ const WARM_UP: [u32; 2] = [4, 2];
 pub const TRIAL_READS: u32 = 4 * TURN;
 /// A trial ends when more reads than this could not take the route that they were to take.
 const MISSED_MAX: u32 = 2 * TRIAL_READS;
+/// What a hit costs more while it has to ask the policy for its order, in nanoseconds.
+const ASKED_NS: u64 = 200;
+/// A trial of misses ends when so many reads were hits.
+const HITS_MAX: u32 = 64 * TRIAL_READS;
 /// A trial that is not finished after this time ends.
 const TRIAL_NS_MAX: u64 = 2_000_000_000;
 /// A trial ends after half of its reads if the challenger takes this many times as long.
@@ -75,6 +79,7 @@ struct Trial {
     began_ns: u64,
     given: u32,
     missed: u32,
+    hits: u32,
     measured: ByRoute<u32>,
     measured_ns: ByRoute<u64>,
     /// How long each read would have taken without the trial, if that is not the time of the standing route.
@@ -211,12 +216,14 @@ impl Class {
         self.trial.map(|_| self.of)
     }
 
-    /// A read during the trial was a hit in the data cache, and took so much longer than without the trial.
-    pub fn hit_on_trial(&mut self, excess_ns: u64) {
-        if let Some(trial) = &mut self.trial {
-            trial.given = trial.given.saturating_sub(1);
-            trial.took_ns = trial.took_ns.saturating_add(excess_ns);
-        }
+    /// A read of the trial was a hit in the data cache, and takes no turn.
+    pub fn hit_on_trial(&mut self) -> Option<FinishedTrial> {
+        let trial = self.trial.as_mut()?;
+        trial.given = trial.given.saturating_sub(1);
+        trial.hits += 1;
+        trial.took_ns = trial.took_ns.saturating_add(ASKED_NS);
+        let trial = *trial;
+        (trial.hits >= HITS_MAX).then_some(FinishedTrial(trial))
     }
 
     /// Begins a trial if one is due. `instead_ns` is the time of a read now, if that is not the time of the best route.
@@ -302,6 +309,7 @@ impl Trial {
             began_ns: now_ns,
             given: 0,
             missed: 0,
+            hits: 0,
             measured: Default::default(),
             measured_ns: Default::default(),
             instead_ns: None,
@@ -395,7 +403,7 @@ mod tests {
         for reads in 1.. {
             for _ in 0..hits {
                 class.next_of_trial();
-                class.hit_on_trial(0);
+                assert!(class.hit_on_trial().is_none());
             }
             let (choice, measured) = class.next_of_trial().expect("a trial is on");
             if let Some(verdict) = class.tried(choice, measured, read_ns) {
@@ -413,6 +421,28 @@ mod tests {
         for hits in [0, 1, 15] {
             assert_eq!(play(&mut class, Tried::Misses, hits, 9_000), TRIAL_READS);
         }
+    }
+
+    #[test]
+    fn a_trial_whose_reads_all_hit_ends_and_comes_seldom() {
+        let mut class = Class::default();
+        class.grant(Choice::Guarded, Choice::Guarded, &Config::default());
+        class.passed(u64::MAX);
+        assert!(class.begin_trial(Tried::Misses, None, 0));
+        let mut hits = 1;
+        let verdict = loop {
+            class.next_of_trial();
+            match class.hit_on_trial() {
+                Some(verdict) => break verdict,
+                None => hits += 1,
+            }
+        };
+        assert_eq!(hits, HITS_MAX);
+        let config = Config::default();
+        assert!(!class.conclude(verdict, &config, 0.0));
+        let cost_ns = u64::from(HITS_MAX) * ASKED_NS;
+        let interval_ns = class.due[Choice::Rpc.index()].interval_ns;
+        assert!(interval_ns >= cost_ns * 1000 / config.trial_permille);
     }
 
     /// A read between hits takes longer than one of many in a row, by whatever route.
