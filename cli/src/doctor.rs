@@ -265,8 +265,8 @@ fn open_by_handle() -> Finding {
         false => (State::Limited, "no CAP_DAC_READ_SEARCH"),
     };
     let remedy = "the server finds files through an index in the state directory; after a restart, handles of files \
-                  that were moved meanwhile are stale. To let it open files by handle: setcap \
-                  cap_dac_read_search+ep $(which odafs)";
+                  that were moved meanwhile are stale. To let it open files by handle, run it as root, or as a service \
+                  with AmbientCapabilities=CAP_DAC_READ_SEARCH (it may then read every file that it serves)";
     Finding::new("open by handle", state, found, remedy)
 }
 

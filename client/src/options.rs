@@ -2,7 +2,7 @@
 
 use crate::record::Recorder;
 use odafs_common::session::Identity;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// Options of a [`Client`](crate::Client). The fields say their defaults.
 ///
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// };
 /// assert_eq!(options.deadline, Duration::from_secs(30));
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// Which routes a read may take. The default is [`Route::Policy`].
     pub route: Route,
@@ -52,6 +52,29 @@ pub struct Options {
     pub record: Option<Recorder>,
     /// Seed of the policy's probe jitter. The same seed with the same inputs gives the same routes.
     pub seed: u64,
+}
+
+/// The secret key stays out.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("route", &self.route)
+            .field("wait", &self.wait)
+            .field("cache", &self.cache)
+            .field("memory_bytes", &self.memory_bytes)
+            .field("deadline", &self.deadline)
+            .field("lanes", &self.lanes)
+            .field("mac", &self.mac)
+            .field("transfer", &self.transfer)
+            .field("rdma", &self.rdma)
+            .field("eager", &self.eager)
+            .field("credential", &self.credential)
+            .field("identity", &self.identity.map(|_| "secret"))
+            .field("server_key", &self.server_key)
+            .field("record", &self.record)
+            .field("seed", &self.seed)
+            .finish()
+    }
 }
 
 /// The X25519 public key of an [`Options::identity`].
@@ -234,5 +257,24 @@ impl Credential {
             gid: rustix::process::getegid().as_raw(),
             groups: groups.iter().map(|g| g.as_raw()).take(16).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_key_is_not_printed() {
+        let options = Options {
+            identity: Some([0xa5; 32]),
+            ..Options::default()
+        };
+        let printed = format!("{options:?}");
+        assert!(printed.contains("identity: Some(\"secret\")"), "{printed}");
+        assert!(
+            !printed.contains("165") && !printed.contains("a5"),
+            "{printed}"
+        );
     }
 }
