@@ -17,7 +17,7 @@ use crate::output;
 /// List directories
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs ls odafs+shm:///run/odafs.sock?/
+  odafs ls odafs+shm:///
   odafs ls odafs://server/data
   odafs ls -l nfs://127.0.0.1:2049/data nfs://127.0.0.1:2049/logs
   odafs ls --json nfs://127.0.0.1/ | jq '.[].entries[].name'

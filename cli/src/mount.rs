@@ -18,7 +18,7 @@ use crate::{Usage, units};
 /// Mount a server's directory through FUSE, for all programs
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs mount odafs+shm:///run/odafs.sock?/ /mnt
+  odafs mount odafs+shm:/// /mnt
       all programs can use the files; `umount /mnt` unmounts them
   odafs mount --read-only nfs://192.0.2.1/data /mnt
       mount a directory of any NFS version 3 server

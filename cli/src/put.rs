@@ -23,7 +23,7 @@ const LINKS_MAX: u32 = 40;
 #[command(after_help = "Examples:
   odafs put notes.txt nfs://127.0.0.1/notes.txt
   odafs put notes.txt nfs://127.0.0.1/inbox/            keeps its name
-  tar c src | odafs put - odafs+shm:///run/odafs.sock?/src.tar
+  tar c src | odafs put - odafs+shm:///src.tar
 
 When put returns, the data is on the server's stable storage. The data is written to a new file
 beside the destination (.odafs-put-...), which gets its name when it is complete. A put that

@@ -13,8 +13,8 @@ use crate::{Usage, output};
 /// Show the references to a file's pages that a server hands out
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs refs odafs+shm:///run/odafs.sock?/data.bin
-  odafs refs --json odafs+shm:///run/odafs.sock?/data.bin
+  odafs refs odafs+shm:///data.bin
+  odafs refs --json odafs+shm:///data.bin
 
 A reference says where in the server's memory a page of a file lies. Only pages in the server's
 page cache have one. If there are none, read the file first (`odafs cat`). `address` and `length`

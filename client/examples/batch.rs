@@ -4,7 +4,7 @@ use odafs::{Client, FileRequest, ReadRequest};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/"))?;
+    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///"))?;
     let file = client.open("data.bin")?;
     let (mut head, mut middle, mut beyond) = ([0; 512], [0; 4096], [0; 64]);
     let mut requests = [

@@ -7,7 +7,7 @@ use odafs::{
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/"))?;
+    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///"))?;
     let fs = FileSystem::new(&client);
     let root = fs.root();
     for entry in fs.readdirplus(&root, Cookie::START) {

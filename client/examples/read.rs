@@ -4,7 +4,7 @@ use odafs::Client;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/"))?;
+    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///"))?;
     let file = client.open("data.bin")?;
     let mut page = [0; 4096];
     let bytes = file.read_at(&mut page, 8192)?; // by RPC: the reply brings a reference

@@ -6,7 +6,7 @@ const ROW: usize = 64 * size_of::<f32>();
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/"))?;
+    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///"))?;
     let table = client.table("data.bin", ROW)?;
     println!("{} rows of {} bytes", table.rows()?, table.row_bytes());
 

@@ -4,7 +4,7 @@ use odafs::{Cache, Client, Options, Route};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let url = url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/");
+    let url = url.as_deref().unwrap_or("odafs+shm:///");
     let options = Options {
         route: Route::Guarded,
         cache: Cache::Off,

@@ -7,7 +7,7 @@ const PAGE: u64 = 4096;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let url = url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/");
+    let url = url.as_deref().unwrap_or("odafs+shm:///");
     let options = Options {
         route: Route::Guarded, // the default, by policy, reads directly where it pays
         cache: Cache::Off,     // so that each read goes to the server

@@ -4,7 +4,7 @@ use odafs::Client;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1);
-    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///run/odafs.sock?/"))?;
+    let client = Client::connect(url.as_deref().unwrap_or("odafs+shm:///"))?;
     let file = client.create("notes.txt")?;
     let mut end = 0;
     for line in ["one\n", "two\n", "three\n"] {

@@ -26,7 +26,7 @@ struct Arguments {
     /// Where to listen; port 0 takes any free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The ODAFS server, such as odafs+shm:///run/odafs.sock?/
+    /// The ODAFS server, such as odafs+shm:///
     #[arg(long, value_name = "URL", required_unless_present = "redis")]
     odafs: Option<String>,
     /// The file of rows on it
