@@ -75,9 +75,10 @@ const ACL_BYTES: u32 = 4 + 4 + 84 + 4 + 2 * (4 + 4 + 12 * nfsacl3::MAX_ENTRIES);
 const PORT_BYTES: u32 = 4;
 
 impl Procedure {
-    /// How a server of ours answers: what may block goes to another thread than that which polls.
+    /// How an ODAFS server answers: it hands what may block to another thread than that which polls.
     pub fn awaited(&self) -> Awaited {
         use nfs3::Procedure as Nfs;
+        use odafs::Procedure as Odafs;
         match self.number {
             Number::Nfs(
                 Nfs::Null
@@ -89,10 +90,14 @@ impl Procedure {
                 | Nfs::FsInfo
                 | Nfs::PathConf,
             )
-            | Number::Odafs(_) => Awaited::AtOnce,
-            Number::Nfs(_) | Number::Mount(_) | Number::Acl(_) | Number::PortMap(_) => {
-                Awaited::HandedOn
+            | Number::Odafs(Odafs::Null | Odafs::Read | Odafs::Rekey | Odafs::CloseSession) => {
+                Awaited::AtOnce
             }
+            Number::Nfs(_)
+            | Number::Odafs(_)
+            | Number::Mount(_)
+            | Number::Acl(_)
+            | Number::PortMap(_) => Awaited::HandedOn,
         }
     }
 
