@@ -57,22 +57,40 @@ pub struct Options {
 /// The secret key stays out.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A field that is added must be named here.
+        let Self {
+            route,
+            wait,
+            cache,
+            memory_bytes,
+            deadline,
+            lanes,
+            mac,
+            transfer,
+            rdma,
+            eager,
+            credential,
+            identity,
+            server_key,
+            record,
+            seed,
+        } = self;
         f.debug_struct("Options")
-            .field("route", &self.route)
-            .field("wait", &self.wait)
-            .field("cache", &self.cache)
-            .field("memory_bytes", &self.memory_bytes)
-            .field("deadline", &self.deadline)
-            .field("lanes", &self.lanes)
-            .field("mac", &self.mac)
-            .field("transfer", &self.transfer)
-            .field("rdma", &self.rdma)
-            .field("eager", &self.eager)
-            .field("credential", &self.credential)
-            .field("identity", &self.identity.map(|_| "secret"))
-            .field("server_key", &self.server_key)
-            .field("record", &self.record)
-            .field("seed", &self.seed)
+            .field("route", route)
+            .field("wait", wait)
+            .field("cache", cache)
+            .field("memory_bytes", memory_bytes)
+            .field("deadline", deadline)
+            .field("lanes", lanes)
+            .field("mac", mac)
+            .field("transfer", transfer)
+            .field("rdma", rdma)
+            .field("eager", eager)
+            .field("credential", credential)
+            .field("identity", &identity.map(|_| "secret"))
+            .field("server_key", server_key)
+            .field("record", record)
+            .field("seed", seed)
             .finish()
     }
 }
