@@ -168,7 +168,12 @@ pub(super) fn draw(plot: &Lines) -> Drawn {
             y: height,
         });
     }
-    set_apart(&mut names, (TOP - 6.0, svg.height - 10.0));
+    // Beside the axis, if there is room: below it, the lines to the names would cross those of its ticks.
+    let lowest = match names.len() as f64 * LINE <= BOTTOM - TOP {
+        true => BOTTOM,
+        false => svg.height - 10.0,
+    };
+    set_apart(&mut names, (TOP - 6.0, lowest));
     for name in &names {
         svg.stroke(
             (name.from.0 + 7.0, name.from.1),
