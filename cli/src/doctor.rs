@@ -266,7 +266,7 @@ fn open_by_handle() -> Finding {
     };
     let remedy = "the server finds files through an index in the state directory; after a restart, handles of files \
                   that were moved meanwhile are stale. To let it open files by handle, run it as root, or as a service \
-                  with AmbientCapabilities=CAP_DAC_READ_SEARCH (it may then read every file that it serves)";
+                  with AmbientCapabilities=CAP_DAC_READ_SEARCH (then it may read all files of this machine)";
     Finding::new("open by handle", state, found, remedy)
 }
 

@@ -49,9 +49,9 @@ use clap::{Parser, Subcommand};
     after_help = "Examples:
   odafs demo                                      compare the routes, on generated files
   odafs serve /srv/data                           serve a directory to this machine
-  odafs ls odafs+shm:///          list it, over shared memory
+  odafs ls odafs+shm:///                          list it, over shared memory
   odafs cat --why nfs://127.0.0.1/notes.txt       show the route of each read, and the reason
-  odafs mount odafs+shm:/// /mnt  mount it through FUSE, for all programs
+  odafs mount odafs+shm:/// /mnt                  mount it through FUSE, for all programs
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt      mount it with the kernel's NFS client
 
 URLs:

@@ -5,7 +5,7 @@
 //! use odafs::{Client, fs::FileSystem};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let fs = FileSystem::new(&Client::connect("odafs+shm:///run/odafs.sock?/")?);
+//! let fs = FileSystem::new(&Client::connect("odafs+shm:///")?);
 //!
 //! let table = fs.lookup(&fs.root(), "table")?;
 //! println!("{} bytes", table.attributes.size);

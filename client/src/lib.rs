@@ -4,7 +4,7 @@
 //! use odafs::Client;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("odafs+shm:///run/odafs.sock?/")?;
+//! let client = Client::connect("odafs+shm:///")?;
 //!
 //! let file = client.open("/data/table")?;
 //! let mut footer = [0; 64];
@@ -24,7 +24,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let file = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?.open("/data/table")?;
+//! # let file = odafs::Client::connect("odafs+shm:///")?.open("/data/table")?;
 //! let mut page = vec![0; 4096];
 //! for step in file.read_traced(&mut page, 0)?.steps {
 //!     println!("{step}"); // 0..4096 rpc in 15.1µs: the directory holds no reference
@@ -37,7 +37,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let client = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?;
+//! # let client = odafs::Client::connect("odafs+shm:///")?;
 //! use odafs::{FileRequest, ReadRequest};
 //!
 //! let (table, index) = (client.open("/data/table")?, client.open("/data/index")?);

@@ -23,7 +23,7 @@ thread_local! {
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?;
+/// let client = odafs::Client::connect("odafs+shm:///")?;
 /// let embeddings = client.table("embeddings.f32", 64 * 4)?;
 ///
 /// let mut row = [0; 256];

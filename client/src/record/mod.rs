@@ -6,7 +6,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let recorder = Recorder::create("scan.trace", Names::Hashed)?;
 //! let options = Options { record: Some(recorder.clone()), ..Options::default() };
-//! let url = "odafs+shm:///run/odafs.sock?/".parse()?;
+//! let url = "odafs+shm:///".parse()?;
 //! let file = Client::connect_with(&url, options)?.open("/data/table")?;
 //! file.read_at(&mut [0; 64], 1 << 20)?;
 //! println!("{} operations", recorder.finish()?.operations);
