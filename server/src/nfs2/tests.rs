@@ -14,7 +14,7 @@ use crate::rpc::{Answer, ApartPayloads, Call, Program as _};
 use crate::vfs::around::Change;
 use crate::vfs::promises::{Holders, Keeper as By, Party};
 use crate::vfs::read::Effort;
-use crate::vfs::testing::{World, owner};
+use crate::vfs::testing::{LocalTree, World, looks, owner};
 use crate::vfs::{ObjectId, ShortHandle};
 
 /// Gives every promise back at once.
@@ -203,4 +203,13 @@ fn a_directory_that_version_2_changes_was_not_changed_by_one_alone() {
         Procedure::RemoveDirectory,
         place(&root, "directory").to_bytes(),
     );
+}
+
+#[test]
+fn a_change_sees_once_where_its_directory_lies() {
+    let LocalTree { world, d, .. } = &LocalTree::new();
+    let directory = world.export.short_handle(*d);
+    let arguments = place(&directory, "f").to_bytes();
+    let ((), looks) = looks(|| done(world, Procedure::Remove, &arguments));
+    assert_eq!(looks, 1);
 }

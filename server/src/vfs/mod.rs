@@ -38,6 +38,7 @@ pub(crate) mod testing;
 pub mod write;
 pub mod xattrs;
 
+pub(crate) use crate::store::local::within::one_call;
 pub use crate::store::{
     Acl, AclEntry, AclKind, AclTag, Attributes, CreateHow, Created, Credential, Device, DirEntry,
     Extent, FileSystemLimits, FileType, Listing, ObjectId, ReaddirRange, Result, SetAttributes,

@@ -1,5 +1,7 @@
 //! What the tests of the page cache share: an export of a memory store, and clients that read directly.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use odafs_common::connect::Nonce;
 use odafs_common::direct::{Attach, Completion, Request};
 use odafs_common::exception::Exception;
@@ -16,12 +18,16 @@ use odafs_nic::capability::NewSession;
 use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
+use tempfile::TempDir;
 
+use crate::store::local::counted::{Counted, count_of};
+use crate::store::local::within;
+use crate::store::state::StateDir;
 use crate::store::table::Entry;
 use crate::store::{
     Acl, AclKind, Attributes, BeforeSync, CreateHow, Credential, FileSystemLimits, Listing,
-    MemoryStore, ObjectId, Operation, OutsideChange, OutsideEvent, ReaddirRange, SetAttributes,
-    Space, Status, Store, StoreTable, Time,
+    LocalOptions, LocalStore, MemoryStore, ObjectId, Operation, OutsideChange, OutsideEvent,
+    ReaddirRange, SetAttributes, Space, Status, Store, StoreTable, Time,
 };
 use crate::vfs::export::{Exports, ExportsConfig};
 use crate::vfs::file::File;
@@ -46,6 +52,44 @@ pub(crate) struct World {
     pub store: Arc<MemoryStore>,
     pub export: Arc<Exports>,
     pub life: LifeWord,
+}
+
+/// An export of a directory of this machine, with a directory `d` in it, and in that a file `f`.
+pub(crate) struct LocalTree {
+    pub world: World,
+    pub d: ObjectId,
+    _directory: TempDir,
+}
+
+impl LocalTree {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let served = directory.path().join("served");
+        std::fs::create_dir_all(served.join("d")).expect("a directory");
+        std::fs::write(served.join("d/f"), b"").expect("a file");
+        // Everybody may do anything there.
+        for path in [directory.path(), &served, &served.join("d")] {
+            let mode = std::fs::Permissions::from_mode(0o777);
+            std::fs::set_permissions(path, mode).expect("a mode");
+        }
+        let state = StateDir::open(Some(&directory.path().join("state")), &served);
+        let options = LocalOptions::default();
+        let store = LocalStore::open(&served, &state.expect("a state directory"), options);
+        let store = store.expect("a store");
+        let found = |within, name: &[u8]| store.lookup(&owner(), within, name).expect("found").0;
+        let d = found(store.root(), b"d");
+        found(d, b"f");
+        Self {
+            world: World::behind(64, |_| Arc::new(store)),
+            d,
+            _directory: directory,
+        }
+    }
+}
+
+/// How often a store looks where a directory lies while `act` runs, which no wait of the machine changes.
+pub(crate) fn looks<T>(act: impl FnOnce() -> T) -> (T, u64) {
+    within::known_for(Nanos(u64::MAX), || count_of(Counted::Look, act))
 }
 
 impl World {

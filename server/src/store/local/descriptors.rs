@@ -9,11 +9,15 @@ use odafs_fabric::clock;
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Mutex};
 use rustix::fs::fdatasync;
+use rustix::path::DecInt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::lingering::Lingering;
 use super::unsynced::{Asked, Unsynced};
 use crate::store::{FileType, ObjectId, Result, Status};
+
+/// Where the kernel shows the open files of this process.
+pub(super) const OPEN_FILES: &str = "/proc/self/fd";
 
 /// What a descriptor can be used for. Each kind includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +56,12 @@ impl AsFd for Descriptor {
 
 /// `/proc/self/fd/N`, which opens the descriptor's object again.
 pub(super) fn magic_path(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
+    format!("{OPEN_FILES}/{}", fd.as_raw_fd())
+}
+
+/// What of [`magic_path`] is below [`OPEN_FILES`].
+pub(super) fn number(fd: BorrowedFd<'_>) -> DecInt {
+    DecInt::from_fd(fd)
 }
 
 /// The open objects of a store.

@@ -1,10 +1,10 @@
 //! A store that serves a directory of this machine.
 //!
 //! **Reach.** The store resolves every name as one component with openat2(2), beneath the directory. It follows no symbolic
-//! link and crosses no mount point. It refuses a directory that was moved out of the export (its objects are STALE). Mount
-//! points inside of the export, and other subvolumes, are listed by name and refused with ACCES, because their inode
-//! numbers could be confused with the export's. A *file* that others move out of the export stays within reach of those
-//! who hold its file handle, as long as it exists.
+//! link and crosses no mount point. It refuses a directory that was moved out of the export (its objects are STALE; see
+//! `local/within.rs`). Mount points inside of the export, and other subvolumes, are listed by name and refused with ACCES,
+//! because their inode numbers could be confused with the export's. A *file* that others move out of the export stays
+//! within reach of those who hold its file handle, as long as it exists.
 //!
 //! **Types.** The store opens an object as a path first and checks its type. It opens only regular files and directories
 //! for more, and never a pipe, socket or device.
@@ -35,8 +35,11 @@ mod space;
 mod sys;
 mod unsynced;
 mod watch;
+pub(crate) mod within;
 mod xattrs;
 
+#[cfg(test)]
+pub(crate) mod counted;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -98,6 +101,8 @@ pub struct LocalStore {
     root_fd: Arc<Descriptor>,
     /// The root, open for reading, for calls that concern its whole file system.
     whole: OwnedFd,
+    /// [`descriptors::OPEN_FILES`], open as a path, so that the kernel need not find it for each look.
+    open_files: OwnedFd,
     device: u64,
     /// A number that distinguishes file handles and `fsid` of this directory from others, and is the same after a restart.
     number: u64,
@@ -148,9 +153,12 @@ impl LocalStore {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let whole = openat(CWD, directory, flags | OFlags::RDONLY, Mode::empty())
             .map_err(|errno| explain("cannot open the directory", errno.into()))?;
-        let path = descriptors::magic_path(whole.as_fd());
-        let path = openat(CWD, path, flags | OFlags::PATH, Mode::empty())
-            .map_err(|errno| explain("is /proc mounted? Cannot open by it", errno.into()))?;
+        let by_proc = |path: &str| {
+            openat(CWD, path, flags | OFlags::PATH, Mode::empty())
+                .map_err(|errno| explain("is /proc mounted? Cannot open by it", errno.into()))
+        };
+        let path = by_proc(&descriptors::magic_path(whole.as_fd()))?;
+        let open_files = by_proc(descriptors::OPEN_FILES)?;
         let stat = rustix::fs::fstat(&path)?;
         let (ino, device) = (stat.st_ino, stat.st_dev);
         let known = sys::kernel_handle(path.as_fd()).ok();
@@ -188,6 +196,7 @@ impl LocalStore {
             root,
             root_fd: Descriptor::new(path, FileType::Directory, Use::Path),
             whole,
+            open_files,
             device,
             number,
             private: private.map(|(_, ino)| *ino).collect(),

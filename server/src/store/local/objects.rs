@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use odafs_fabric::clock;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat, openat2, readlinkat,
@@ -9,11 +10,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::descriptors::{Descriptor, Use, magic_path};
+use super::descriptors::{Descriptor, Use, number};
 use super::identity::Judge;
 use super::index::Index;
 use super::scheme::Scheme;
-use super::{Finding, LocalStore, sys};
+use super::{Finding, LocalStore, sys, within};
 use crate::store::names::Name;
 use crate::store::permission::check_search;
 use crate::store::table::GENERATION_MAX;
@@ -47,12 +48,14 @@ impl LocalStore {
     }
 
     /// An open object that may be used. A directory must still lie within the export, because someone may have moved it
-    /// away.
+    /// away. One call looks once.
     pub(super) fn reach(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
         let found = self.descriptor(object, Use::Path)?;
-        if found.kind == FileType::Directory && object != self.root {
+        if found.kind == FileType::Directory && object != self.root && !within::is_known(&found) {
+            let now = clock::now();
             self.attributes(object, &*found)?;
             self.check_within(found.as_fd())?;
+            within::note(&found, now);
         }
         Ok(found)
     }
@@ -167,7 +170,9 @@ impl LocalStore {
 
     /// STALE for a directory that is not below the root, because someone has moved it away.
     fn check_within(&self, directory: BorrowedFd<'_>) -> Result<()> {
-        let path = |fd| readlinkat(CWD, magic_path(fd), Vec::new());
+        #[cfg(test)]
+        super::counted::count(super::counted::Counted::Look);
+        let path = |fd| readlinkat(&self.open_files, number(fd), Vec::new());
         let within = match (path(self.root_fd.as_fd()), path(directory)) {
             (Ok(root), Ok(path)) => {
                 let below = path.to_bytes().strip_prefix(root.to_bytes());
@@ -343,6 +348,8 @@ fn time(seconds: i64, nanoseconds: u64) -> Time {
 
 /// Opens one name as a path. ACCES if it is a mount point.
 pub(super) fn open_path(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    #[cfg(test)]
+    super::counted::count(super::counted::Counted::Open);
     openat2(directory, name, PATH, Mode::empty(), BENEATH).map_err(crossing)
 }
 

@@ -1,6 +1,9 @@
 //! What a store neither shows nor changes.
 
+use odafs_fabric::clock::Nanos;
+
 use super::*;
+use crate::store::local::counted::{Counted, count_of};
 
 #[test]
 fn no_way_leads_out() {
@@ -72,6 +75,124 @@ fn no_way_leads_out() {
 }
 
 #[test]
+fn one_call_looks_once_where_a_directory_lies() {
+    for by_handle in [true, false] {
+        let served = Place::in_memory().open(by_handle);
+        let root = served.root();
+        let (d, _) = served.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
+        file_in(&served, d, b"f");
+        let looks = |act: &dyn Fn()| count_of(Counted::Look, act).1;
+        let uses = || {
+            served.lookup(&me(), d, b"f").unwrap();
+            served.lookup_at_hand(&me(), d, b"f").unwrap().unwrap();
+            served.getattr(d).unwrap();
+        };
+        assert_eq!(looks(&uses), 3);
+        within::known_for(Nanos(u64::MAX), || {
+            assert_eq!(looks(&|| within::one_call(uses)), 1);
+            assert_eq!(looks(&|| within::one_call(|| within::one_call(uses))), 1);
+            let nested = || {
+                within::one_call(uses);
+                uses();
+            };
+            assert_eq!(
+                looks(&|| within::one_call(nested)),
+                1,
+                "it is the same call"
+            );
+            let make = || file_in(&served, d, b"g");
+            assert_eq!(looks(&|| within::one_call(make)), 1);
+            assert_eq!(looks(&uses), 3, "the call is over");
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                within::one_call(|| {
+                    uses();
+                    panic!("in between");
+                });
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(looks(&uses), 3, "so is this one");
+            // Two directories.
+            let (e, _) = served.mkdir(&me(), root, b"e", &new_mode(0o755)).unwrap();
+            let rename = || {
+                within::one_call(|| {
+                    served.getattr(d).unwrap();
+                    served.getattr(e).unwrap();
+                    served.rename(&me(), (d, b"g"), (e, b"g")).unwrap();
+                    served.getattr(d).unwrap();
+                    served.getattr(e).unwrap();
+                });
+            };
+            assert_eq!(looks(&rename), 2);
+        });
+        within::known_for(Nanos(0), || {
+            assert_eq!(looks(&|| within::one_call(uses)), 3, "it was long ago");
+        });
+    }
+}
+
+fn file_in(served: &Served, directory: ObjectId, name: &[u8]) {
+    let how = CreateHow::Guarded(&new_mode(0o644));
+    served.create(&me(), directory, name, how).unwrap();
+}
+
+#[test]
+fn what_a_call_knows_ends_with_the_call_and_with_the_directory() {
+    for by_handle in [true, false] {
+        within::known_for(Nanos(u64::MAX), || {
+            let served = Place::on_disk().open(by_handle);
+            let (root, path) = (served.root(), served.place.served());
+            let make = |name| served.mkdir(&me(), root, name, &new_mode(0o755)).unwrap().0;
+            // Moved out of the export.
+            let d = make(b"d");
+            within::one_call(|| {
+                served.getattr(d).unwrap();
+                served.getattr(d).unwrap();
+            });
+            std::fs::rename(path.join("d"), served.place.outside("d")).unwrap();
+            within::one_call(|| {
+                refused(served.lookup(&me(), d, b"x"), Status::Stale);
+                refused(served.getattr(d), Status::Stale);
+            });
+            // Moved out while a call lasts that waits.
+            let e = make(b"e");
+            within::known_for(Nanos(0), || {
+                within::one_call(|| {
+                    served.getattr(e).unwrap();
+                    std::fs::rename(path.join("e"), served.place.outside("e")).unwrap();
+                    refused(served.getattr(e), Status::Stale);
+                    let how = CreateHow::Guarded(&new_mode(0o644));
+                    refused(served.create(&me(), e, b"x", how), Status::Stale);
+                });
+            });
+            // Removed by the call.
+            let f = make(b"f");
+            within::one_call(|| {
+                served.getattr(f).unwrap();
+                served.rmdir(&me(), root, b"f").unwrap();
+                refused(served.getattr(f), Status::Stale);
+                refused(served.lookup(&me(), f, b"x"), Status::Stale);
+                refused(served.find(f), Status::Stale);
+            });
+            // Replaced by the call.
+            let (g, h) = (make(b"g"), make(b"h"));
+            within::one_call(|| {
+                served.getattr(h).unwrap();
+                served.rename(&me(), (root, b"g"), (root, b"h")).unwrap();
+                refused(served.lookup(&me(), h, b"x"), Status::Stale);
+                served.getattr(g).unwrap();
+            });
+            // Removed by others meanwhile.
+            within::one_call(|| {
+                served.getattr(g).unwrap();
+                std::fs::remove_dir(path.join("h")).unwrap();
+                refused(served.getattr(g), Status::Stale);
+                refused(served.lookup(&me(), g, b"x"), Status::Stale);
+            });
+        });
+    }
+}
+
+#[test]
 fn the_state_directory_is_never_shown() {
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().join("state");
@@ -99,17 +220,23 @@ fn the_state_directory_is_never_shown() {
     }
 }
 
+/// Gives this thread mounts of its own. False if it may not have any.
+fn in_own_mounts() -> bool {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    #[expect(deprecated, reason = "of the flags passed none concerns descriptors")]
+    let unshared = rustix::thread::unshare(
+        rustix::thread::UnshareFlags::NEWNS | rustix::thread::UnshareFlags::FS,
+    );
+    unshared.is_ok() && mount_change("/", flags).is_ok()
+}
+
 #[test]
 fn what_is_mounted_inside_is_refused() {
     // A mount needs a namespace of its own, which a thread may have.
     let result = std::thread::spawn(|| {
-        use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-        let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        #[expect(deprecated, reason = "of the flags passed none concerns descriptors")]
-        let unshared = rustix::thread::unshare(
-            rustix::thread::UnshareFlags::NEWNS | rustix::thread::UnshareFlags::FS,
-        );
-        if unshared.is_err() || mount_change("/", flags).is_err() {
+        use rustix::mount::{MountFlags, mount};
+        if !in_own_mounts() {
             return;
         }
         let served = Place::on_disk().open(true);
@@ -129,6 +256,32 @@ fn what_is_mounted_inside_is_refused() {
         assert!(entry.object.is_none());
         rustix::mount::unmount(path.join("m"), rustix::mount::UnmountFlags::empty()).unwrap();
         served.lookup(&me(), root, b"m").unwrap();
+    })
+    .join();
+    result.unwrap();
+}
+
+#[test]
+fn a_look_where_a_directory_lies_does_not_search_proc() {
+    // It is hidden from this thread alone.
+    let result = std::thread::spawn(|| {
+        if !in_own_mounts() {
+            return;
+        }
+        let served = Place::on_disk().open(true);
+        let new = new_mode(0o755);
+        let (d, _) = served.mkdir(&me(), served.root(), b"d", &new).unwrap();
+        let (none, flags) = ("none", rustix::mount::MountFlags::empty());
+        rustix::mount::mount(none, "/proc", "tmpfs", flags, None).unwrap();
+        assert!(!Path::new("/proc/self").exists());
+        let (found, looks) = count_of(Counted::Look, || served.getattr(d));
+        found.unwrap();
+        assert_eq!(looks, 1);
+        let (from, to) = (served.place.served(), served.place.outside("d"));
+        std::fs::rename(from.join("d"), to).unwrap();
+        refused(served.getattr(d), Status::Stale);
+        let flags = rustix::mount::UnmountFlags::empty();
+        rustix::mount::unmount("/proc", flags).unwrap();
     })
     .join();
     result.unwrap();
