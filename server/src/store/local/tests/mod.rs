@@ -8,6 +8,7 @@ use std::sync::mpsc;
 
 use tempfile::TempDir;
 
+use super::counted::{Counted, count_of};
 use super::unsynced::Asked;
 use super::*;
 use crate::store::suite::{self, content, expect_event, file, list, me, new_mode, refused};
@@ -209,6 +210,39 @@ fn ten_thousand_entries_on_disk_are_listed_once() {
             entries.iter().map(|entry| entry.name.clone()).collect();
         assert_eq!((entries.len(), names.len()), (10_002, 10_002));
         assert!(entries.iter().all(|entry| entry.object.is_some() == plus));
+    }
+}
+
+#[test]
+fn nothing_is_synced_where_there_is_no_device() {
+    for (place, synced) in [(Place::in_memory(), false), (Place::on_disk(), true)] {
+        let served = place.open(true);
+        let is_memory = served.store.has_no_device;
+        if is_memory == synced {
+            eprintln!("skipped: both file systems are in memory, or neither");
+            continue;
+        }
+        let root = served.root();
+        let count = |what: &str, act: &dyn Fn()| {
+            let count = count_of(Counted::Sync, act).1;
+            assert_eq!(count > 0, synced, "{what}");
+        };
+        count("create", &|| {
+            file(&served, &me(), "f", 0o644);
+        });
+        count("mkdir", &|| {
+            served.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
+        });
+        count("rename", &|| {
+            let renamed = served.rename(&me(), (root, b"f"), (root, b"g"));
+            renamed.unwrap();
+        });
+        count("remove", &|| {
+            served.remove(&me(), root, b"g").unwrap();
+        });
+        count("rmdir", &|| {
+            served.rmdir(&me(), root, b"d").unwrap();
+        });
     }
 }
 
