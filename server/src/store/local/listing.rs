@@ -7,9 +7,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use rustix::path::Arg as _;
 
 use super::identity::Judge;
-use super::{LocalStore, objects};
+use super::scheme::Scheme;
+use super::{LocalStore, objects, sys};
 use crate::store::permission::{check_list, check_search};
 use crate::store::{
     Attributes, Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result, pace,
@@ -149,9 +151,43 @@ impl LocalStore {
                 openat(within, c"..", flags, Mode::empty()).ok()?
             }
             b"." | b".." => return self.identify(within).ok(),
-            _ => objects::open_path(within, name).ok()?,
+            _ => match (self.scheme, self.mount) {
+                (Some(scheme), Some(mount)) => {
+                    return self.object_by_name(within, name, scheme, mount);
+                }
+                _ => objects::open_path(within, name).ok()?,
+            },
         };
         self.identify(fd.as_fd()).ok()
+    }
+
+    /// The object of a name, without opening it. `None` for what is mounted there, also if it is of the same file system.
+    fn object_by_name(
+        &self,
+        within: BorrowedFd<'_>,
+        name: &[u8],
+        scheme: Scheme,
+        mount: sys::Mount,
+    ) -> Option<(ObjectId, Attributes)> {
+        // The handle comes first. If another object takes the name and the inode number in between, then the old object, which
+        // is gone, is shown with attributes of the new one. The other way round the new object would be shown with old ones.
+        let named = name.into_with_c_str(|name| Ok(sys::named_handle(within, name)));
+        let (handle, of) = named.ok()?.ok()?;
+        if of != mount {
+            return None;
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let stat = statat(within, name, flags).ok()?;
+        if stat.st_dev != self.device || self.private.contains(&stat.st_ino) {
+            return None;
+        }
+        // Nor is it anything that came to that name in between.
+        let generation = scheme.generation(&handle, stat.st_ino)?;
+        let object = ObjectId {
+            ino: stat.st_ino,
+            generation,
+        };
+        Some((object, self.translate(&stat)))
     }
 }
 

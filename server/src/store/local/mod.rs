@@ -104,6 +104,8 @@ pub struct LocalStore {
     /// [`descriptors::OPEN_FILES`], open as a path, so that the kernel need not find it for each look.
     open_files: OwnedFd,
     device: u64,
+    /// Where the root is mounted. `None` if the file system has no handles.
+    mount: Option<sys::Mount>,
     /// A number that distinguishes file handles and `fsid` of this directory from others, and is the same after a restart.
     number: u64,
     /// Inode numbers of directories that must not be shown: those of the server's state.
@@ -161,7 +163,8 @@ impl LocalStore {
         let open_files = by_proc(descriptors::OPEN_FILES)?;
         let stat = rustix::fs::fstat(&path)?;
         let (ino, device) = (stat.st_ino, stat.st_dev);
-        let known = sys::kernel_handle(path.as_fd()).ok();
+        let known = sys::handle_and_mount(path.as_fd()).ok();
+        let (known, mount) = known.unzip();
         let scheme = known.as_ref().and_then(|handle| Scheme::find(handle, ino));
         let generation = objects::generation(path.as_fd(), scheme, ino)
             .map_err(|refused| io::Error::from_raw_os_error(refused.errno))?;
@@ -198,6 +201,7 @@ impl LocalStore {
             whole,
             open_files,
             device,
+            mount,
             number,
             private: private.map(|(_, ino)| *ino).collect(),
             identity: Identity::of_this_process(),

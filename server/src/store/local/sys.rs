@@ -2,6 +2,7 @@
 //! by.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -28,8 +29,27 @@ pub struct KernelHandle {
     pub bytes: Vec<u8>,
 }
 
+/// The number of a mount, which no other has while it is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mount(libc::c_int);
+
 /// name_to_handle_at(2) of an open file. Any descriptor will do, even one of `O_PATH`.
 pub fn kernel_handle(of: BorrowedFd<'_>) -> Result<KernelHandle> {
+    handle_and_mount(of).map(|(handle, _)| handle)
+}
+
+/// name_to_handle_at(2) of a name in a directory: the handle of its object, and the mount in which that lies. It
+/// follows no link, but goes into what is mounted there.
+pub fn named_handle(directory: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, Mount)> {
+    handle_at(directory, name, AtFlags::empty())
+}
+
+/// As [`kernel_handle`], and the mount in which the file lies.
+pub fn handle_and_mount(of: BorrowedFd<'_>) -> Result<(KernelHandle, Mount)> {
+    handle_at(of, c"", AtFlags::EMPTY_PATH)
+}
+
+fn handle_at(of: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<(KernelHandle, Mount)> {
     let mut handle = FileHandle {
         handle_bytes: HANDLE_BYTES_MAX as u32,
         handle_type: 0,
@@ -42,20 +62,21 @@ pub fn kernel_handle(of: BorrowedFd<'_>) -> Result<KernelHandle> {
         libc::syscall(
             libc::SYS_name_to_handle_at,
             of.as_raw_fd(),
-            c"".as_ptr(),
+            name.as_ptr(),
             &raw mut handle,
             &raw mut mount,
-            AtFlags::EMPTY_PATH.bits(),
+            flags.bits(),
         )
     };
     if done != 0 {
         return Err(Error::last_os_error());
     }
     let length = (handle.handle_bytes as usize).min(HANDLE_BYTES_MAX);
-    Ok(KernelHandle {
+    let handle = KernelHandle {
         kind: handle.handle_type,
         bytes: handle.f_handle[..length].to_vec(),
-    })
+    };
+    Ok((handle, Mount(mount)))
 }
 
 /// open_by_handle_at(2) on the file system of `mount`. Needs CAP_DAC_READ_SEARCH.

@@ -256,6 +256,27 @@ fn what_is_mounted_inside_is_refused() {
         assert!(entry.object.is_none());
         rustix::mount::unmount(path.join("m"), rustix::mount::UnmountFlags::empty()).unwrap();
         served.lookup(&me(), root, b"m").unwrap();
+        // Of the same file system, so the device does not tell.
+        std::fs::write(path.join("f"), b"").unwrap();
+        std::fs::create_dir(served.place.outside("d")).unwrap();
+        std::fs::write(served.place.outside("g"), b"").unwrap();
+        for (there, what) in [("m", "d"), ("f", "g")] {
+            rustix::mount::mount_bind(served.place.outside(what), path.join(there)).unwrap();
+        }
+        for name in [&b"m"[..], b"f"] {
+            refused(served.lookup(&me(), root, name), Status::Access);
+            let entries = list(&served, root, 9, true);
+            let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+            assert!(entry.object.is_none(), "{:?}", entry.name);
+        }
+        for there in ["m", "f"] {
+            rustix::mount::unmount(path.join(there), rustix::mount::UnmountFlags::empty()).unwrap();
+        }
+        assert!(
+            list(&served, root, 9, true)
+                .iter()
+                .all(|entry| entry.object.is_some())
+        );
     })
     .join();
     result.unwrap();

@@ -214,6 +214,50 @@ fn ten_thousand_entries_on_disk_are_listed_once() {
 }
 
 #[test]
+fn a_listing_with_attributes_opens_nothing() {
+    for (place, by_handle) in [
+        (Place::in_memory(), true),
+        (Place::in_memory(), false),
+        (Place::on_disk(), true),
+    ] {
+        let mut served = place.open(by_handle);
+        let (root, path) = (served.root(), served.place.served());
+        for number in 0..20 {
+            file(&served, &me(), &format!("f{number}"), 0o644);
+        }
+        served.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
+        let fifo = served.mknod(&me(), root, b"p", Special::Fifo, &new_mode(0o644));
+        fifo.unwrap();
+        for (target, name) in [("f0", "l"), ("..", "out"), ("gone", "broken")] {
+            symlink(target, path.join(name)).unwrap();
+        }
+        std::fs::hard_link(path.join("f1"), path.join("h")).unwrap();
+        let listed = |served: &Served| {
+            let (entries, opened) = count_of(Counted::Open, || list(served, root, 100, true));
+            let entries = entries.into_iter().filter(|entry| entry.cookie > 2);
+            (entries.collect::<Vec<_>>(), opened)
+        };
+        let (entries, opened) = listed(&served);
+        assert_eq!(entries.len(), 26);
+        if served.store.scheme.is_some() {
+            assert_eq!(opened, 0);
+        }
+        for entry in &entries {
+            let found = served.lookup(&me(), root, &entry.name).unwrap();
+            assert_eq!(entry.object, Some(found), "{:?}", entry.name);
+        }
+        // Without the file system's generations, birth times distinguish objects. They take a descriptor.
+        served.store.scheme = None;
+        let (entries, opened) = listed(&served);
+        assert_eq!(opened, 26);
+        for entry in &entries {
+            let found = served.lookup(&me(), root, &entry.name).unwrap();
+            assert_eq!(entry.object, Some(found), "{:?}", entry.name);
+        }
+    }
+}
+
+#[test]
 fn nothing_is_synced_where_there_is_no_device() {
     for (place, synced) in [(Place::in_memory(), false), (Place::on_disk(), true)] {
         let served = place.open(true);
