@@ -4,6 +4,7 @@ use crate::{
     options::Wait,
     transport::{Broken, ReplyBuffer, RpcTransport},
     url::Host,
+    waiting::{Awaited, Waits},
 };
 use odafs_common::{
     rpcrdma::CallShape,
@@ -15,7 +16,7 @@ use odafs_fabric::{
 };
 use rustix::net::{RecvFlags, recv};
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     net::TcpStream,
     time::Duration,
 };
@@ -28,6 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A TCP stream that carries records.
 pub struct NfsTcpTransport {
     stream: TcpStream,
+    waits: Waits,
     out: Vec<u8>,
     assembler: RecordAssembler,
     input: Vec<u8>,
@@ -57,13 +59,12 @@ impl NfsTcpTransport {
         stream.set_nodelay(true)?;
         #[cfg(not(shuttle))]
         odafs_fabric::tcp::unpace(&stream);
-        let spin = wait == Wait::Spin;
-        stream.set_nonblocking(spin)?;
         // How often a blocked thread checks its deadline. So messages need no system call for that.
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
         Ok(Self {
             stream,
+            waits: Waits::new(wait),
             out: Vec::new(),
             assembler: RecordAssembler::new(RECORD_MAX),
             input: vec![0; CHUNK],
@@ -74,19 +75,32 @@ impl NfsTcpTransport {
     }
 
     fn fill(&mut self, deadline: Nanos) -> Result<bool, Broken> {
+        let mut patience = self.waits.begin(deadline);
+        let mut how = RecvFlags::DONTWAIT;
         loop {
-            let left = deadline.since(clock::now());
-            if left.0 == 0 {
-                return Ok(false);
-            }
-            match self.stream.read(&mut self.input) {
-                Ok(0) => return Err(Broken::by_peer("the server closed the connection")),
-                Ok(bytes) => {
+            match recv(&self.stream, &mut *self.input, how) {
+                Ok((_, 0)) => return Err(Broken::by_peer("the server closed the connection")),
+                Ok((_, bytes)) => {
+                    self.waits.ended(&patience);
                     (self.taken, self.filled) = (0, bytes);
                     return Ok(true);
                 }
-                Err(error) if is_wait(&error) => odafs_fabric::sync::hint::spin_loop(),
-                Err(error) => return Err(broken(error)),
+                Err(error) if !is_wait(&error.into()) => return Err(broken(error.into())),
+                Err(_) if how.is_empty() => {
+                    if clock::now() >= deadline {
+                        return Ok(false);
+                    }
+                }
+                // The thread sleeps in the next look at the stream, which saves a call of poll(2).
+                Err(_) => {
+                    let sleep = |_| {
+                        how = RecvFlags::empty();
+                        Ok(())
+                    };
+                    if !patience.rest_by(sleep)? {
+                        return Ok(false);
+                    }
+                }
             }
         }
     }
@@ -131,6 +145,10 @@ impl RpcTransport for NfsTcpTransport {
             .extend_from_slice(&RecordMark::whole(length).to_bytes());
         self.out.extend_from_slice(message);
         Ok(())
+    }
+
+    fn expect(&mut self, awaited: Awaited) {
+        self.waits.expect(awaited);
     }
 
     fn flush(&mut self, deadline: Nanos) -> Result<(), Broken> {
@@ -193,7 +211,7 @@ impl RpcTransport for NfsTcpTransport {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::{io::Read as _, net::TcpListener, thread};
 
     #[test]
     fn the_end_of_an_idle_connection_is_seen() {
@@ -209,11 +227,54 @@ mod tests {
             // All that was sent has arrived when the end has, which a read waits for.
             drop(theirs);
             let mut late = [0; 3];
-            transport.stream.set_nonblocking(false).expect("a socket");
             transport.stream.read_exact(&mut late).expect("bytes");
             let mut end = [0; 1];
             while transport.stream.peek(&mut end).is_err() {}
             assert!(transport.is_over());
+        }
+    }
+
+    fn pair() -> (NfsTcpTransport, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let ours = TcpStream::connect(listener.local_addr().expect("an address"));
+        let ours = NfsTcpTransport::over(ours.expect("a connection"), Wait::default());
+        let (theirs, _) = listener.accept().expect("a connection");
+        (ours.expect("a transport"), theirs)
+    }
+
+    /// The client polls for answers as long as they come in time, and sleeps for those that do not.
+    #[test]
+    fn waits_are_learned_by_kind_of_call() {
+        let (mut transport, mut theirs) = pair();
+        let record = [&RecordMark::whole(4).to_bytes()[..], &[1, 2, 3, 4]].concat();
+        let far = clock::now() + Nanos::from_secs(600);
+        thread::scope(|scope| {
+            let (asks, asked) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                while asked.recv().is_ok() {
+                    thread::sleep(Duration::from_millis(1));
+                    theirs.write_all(&record).expect("room");
+                }
+            });
+            transport.expect(Awaited::HandedOn);
+            for _ in 0..20 {
+                asks.send(()).expect("a peer");
+                assert!(transport.receive(far).expect("a connection"));
+            }
+            drop(asks);
+        });
+        assert!(!transport.waits.polls(), "each answer was late");
+        transport.expect(Awaited::AtOnce);
+        assert!(transport.waits.polls(), "no answer of this kind was");
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline() {
+        let (mut transport, _theirs) = pair();
+        for wait in [20, 150] {
+            let deadline = clock::now() + Nanos::from_millis(wait);
+            assert!(!transport.receive(deadline).expect("a connection"));
+            assert!(clock::now() >= deadline);
         }
     }
 }

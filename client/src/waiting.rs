@@ -70,6 +70,12 @@ impl Waits {
         }
     }
 
+    /// Whether the next wait polls before it sleeps.
+    #[cfg(test)]
+    pub fn polls(&self) -> bool {
+        self.learned[self.awaited as usize].asleep == 0
+    }
+
     /// The awaited event has come.
     #[inline]
     pub fn ended(&mut self, patience: &Patience) {
@@ -95,8 +101,19 @@ impl Patience {
         !self.polls.is_multiple_of(Self::POLLS) || clock::now() < self.deadline
     }
 
-    /// Call this after a poll that found nothing. Returns false if the deadline has passed.
+    /// Call this after a poll of `pair` that found nothing. Returns false if the deadline has passed.
     pub fn rest(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
+        self.rest_by(|left| match pair.wait(Some(left)) {
+            Ok(()) | Err(PostError::Closed) => Ok(()),
+            Err(error) => Err(Broken::new(error)),
+        })
+    }
+
+    /// As [`Patience::rest`], where `sleep` sleeps until something comes, for so long at most.
+    pub fn rest_by(
+        &mut self,
+        sleep: impl FnOnce(Nanos) -> Result<(), Broken>,
+    ) -> Result<bool, Broken> {
         self.polls += 1;
         if !self.polls.is_multiple_of(Self::POLLS) && self.spin != Some(Nanos(0)) {
             odafs_fabric::sync::hint::spin_loop();
@@ -116,10 +133,7 @@ impl Patience {
             return Ok(true);
         }
         self.slept = true;
-        match pair.wait(Some(self.deadline.since(now))) {
-            Ok(()) | Err(PostError::Closed) => Ok(true),
-            Err(error) => Err(Broken::new(error)),
-        }
+        sleep(self.deadline.since(now)).map(|()| true)
     }
 }
 
