@@ -427,10 +427,10 @@ impl Client {
             names,
             |from, to| Operation::Link { from, to },
             || {
-                let existing = self.walk("link").find(names.0, false)?;
-                self.on_name("link", names.1, |_, at| {
-                    self.shared.link(&existing.handle, &at.directory, &at.name)
-                })
+                let (file, at) = self.walk("link").file_and_place(names.0, names.1)?;
+                self.shared
+                    .link(&file, &at.directory, &at.name)
+                    .map_err(|error| error.at("link", &shown(names.1)))
             },
         )
     }

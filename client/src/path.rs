@@ -68,6 +68,25 @@ impl Walk<'_> {
         Ok([place, other])
     }
 
+    /// The file at `existing`, whose link at the end is not followed, and the place of a further name for it. A directory
+    /// that both name alike is looked up once.
+    pub fn file_and_place(
+        &self,
+        existing: &Path,
+        new: &Path,
+    ) -> Result<(FileHandle, EntryName), PathError> {
+        let (names, name) = self.split(new)?;
+        let same = self.split(existing).ok().filter(|(of, _)| *of == names);
+        let Some((_, last)) = same else {
+            let found = self.find(existing, false)?;
+            return Ok((found.handle, self.place(new)?));
+        };
+        let directory = self.place(existing)?.directory;
+        let found = self.shared.nfs().lookup(&directory, &last);
+        let found = found.map_err(|error| error.at(self.verb, &existing.to_string_lossy()))?;
+        Ok((found.handle, EntryName { directory, name }))
+    }
+
     /// The names on the way to the directory of `path`, and the name in it.
     fn split(&self, path: &Path) -> Result<(VecDeque<Vec<u8>>, Vec<u8>), PathError> {
         let mut names = self.names(path.as_os_str().as_bytes(), path)?;

@@ -143,11 +143,24 @@ fn names_and_attributes() {
     assert_eq!(client.stat("d/../d/./x").unwrap().kind, FileKind::Regular);
     assert_eq!(client.stat("../../d").unwrap().kind, FileKind::Directory);
     assert!(matches!(client.stat("loop"), Err(PathError::Loop { .. })));
-    let calls = client.statistics().calls;
+    let lookups = || fake.count(P::Lookup);
+    let before = lookups();
     client.rename("d/x", "d/x2").unwrap();
-    let calls = client.statistics().calls - calls;
-    assert_eq!(calls, 2, "a directory that both name is looked up once");
+    let renamed = lookups();
+    assert_eq!(renamed - before, 1, "the directory of both");
     client.hard_link("d/x2", "d/x3").unwrap();
+    assert_eq!(
+        lookups() - renamed,
+        2,
+        "the directory of both, and the file"
+    );
+    let missing = client.hard_link("d/x4", "d/x5").unwrap_err();
+    assert!(
+        missing.to_string().contains("link d/x4: no such file"),
+        "{missing}"
+    );
+    client.hard_link("d/x2", "x6").unwrap();
+    client.remove("x6").unwrap();
     assert_eq!(
         client.stat("d/x2").unwrap().file_id,
         client.stat("d/x3").unwrap().file_id
