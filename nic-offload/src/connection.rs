@@ -44,6 +44,10 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        if self.keys.is_current(&self.session) {
+            // What is left of a lot counts too. Whether that was too much, the next connection learns.
+            self.session.worn_out(self.uncounted);
+        }
         self.session.detach();
     }
 }
@@ -95,11 +99,12 @@ impl Connection {
         debug_assert!(self.attachment.is_none());
         let keys = session.keys();
         session.attach();
+        let worn_out = session.worn_out(0);
         self.attachment = Some(Attachment {
             session,
             keys,
             uncounted: 0,
-            worn_out: false,
+            worn_out,
         });
     }
 
