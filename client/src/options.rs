@@ -25,7 +25,8 @@ pub struct Options {
     pub wait: Wait,
     /// Whether this process keeps pages between reads. The default is [`Cache::CloseToOpen`].
     pub cache: Cache,
-    /// Memory in bytes that the data cache and the directory of references share. The default is 64 MiB.
+    /// Memory in bytes that the data cache and the directory of references share. The default is 64 MiB. Beside it the
+    /// client keeps what it wrote until that is synced, to send it again if the server restarts: up to 64 MiB.
     pub memory_bytes: u64,
     /// How long one call may take, including reconnecting and retrying. The default is 30 s. A long read or write takes
     /// many calls: it may take longer, as long as each is answered in this time after the one before.
