@@ -51,9 +51,10 @@ one of the loopback interface: 2049 is 127.0.0.1:2049. Port 0 asks for any free 
 When the server accepts connections, it prints one line with the real ports to stdout:
   ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
 SIGTERM, SIGINT and SIGHUP drain the server: it finishes the calls under way and exits with
-status 0. A second signal, at least a second later, ends it at once. With --config, SIGHUP
-instead reads the file again and takes over allow, squash, anonuid, anongid and insecure, of
-the server and of each export; clients that lose a right lose their references too.
+status 0. A second signal, at least a second later, ends it at once. Before `ready` there is
+nothing to drain, and the first signal ends it. With --config, SIGHUP instead reads the file again
+and takes over allow, squash, anonuid, anongid and insecure, of the server and of each export;
+clients that lose a right lose their references too.
 
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
@@ -112,13 +113,17 @@ pub fn run(arguments: Arguments) -> Result<()> {
         signals: runtime.block_on(async { Signals::take_over() })?,
         stdin: arguments.until_stdin_ends,
     };
-    let server = Server::start(config.clone()).map_err(|error| explain(error, &config))?;
+    let file = arguments.config.as_deref();
+    let started = start(&config, &runtime, &mut ends.signals, file.is_some());
+    let (server, hung_up) = started.map_err(|error| explain(error, &config))?;
     announce(server.addresses())?;
     notify::tell(notify::State::Ready);
     // Without a file there is nothing to read again, and SIGHUP says that the terminal was closed.
     let started = (options, config.admitted);
-    let reload =
-        (arguments.config.as_deref()).map(|file| || reload(&server, &started, line.clone(), file));
+    let mut reload = file.map(|file| || reload(&server, &started, line.clone(), file));
+    if let Some(reload) = reload.as_mut().filter(|_| hung_up) {
+        reload();
+    }
     let by_signal = runtime.block_on(ends.wait(reload));
     notify::tell(notify::State::Stopping);
     std::thread::spawn(move || {
@@ -131,6 +136,46 @@ pub fn run(arguments: Arguments) -> Result<()> {
     });
     server.shutdown();
     Ok(())
+}
+
+/// Starts the server, which may take minutes for a large page cache. Meanwhile a signal ends this process: nobody is served yet,
+/// so there is nothing to drain. Returns whether SIGHUP came, if that asks to read a file again (`reloads`).
+fn start(
+    config: &ServerConfig,
+    runtime: &tokio::runtime::Runtime,
+    signals: &mut Signals,
+    reloads: bool,
+) -> Result<(Server, bool), StartError> {
+    let (started, mut is_started) = tokio::sync::oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        let wait = async move {
+            let mut hung_up = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = &mut is_started => return hung_up,
+                    signal = signals.next() => match signal {
+                        signal if reloads && signal == SignalKind::hangup() => hung_up = true,
+                        _ => break,
+                    }
+                }
+            }
+            notify::tell(notify::State::Stopping);
+            eprintln!("odafs: ended before the server was ready");
+            std::process::exit(0);
+        };
+        let thread =
+            std::thread::Builder::new().spawn_scoped(scope, move || runtime.block_on(wait));
+        let thread = thread.map_err(|source| StartError::Io {
+            action: "wait for signals".to_owned(),
+            option: None,
+            source,
+        })?;
+        let server = Server::start(config.clone());
+        drop(started);
+        let hung_up = thread.join().unwrap_or_default();
+        Ok((server?, hung_up))
+    })
 }
 
 /// The options of the command line, and of the file where there is one, and what they mean.

@@ -259,6 +259,37 @@ fn one_signal_that_comes_twice_drains_a_server() {
     }
 }
 
+/// A large page cache takes minutes at the start. Here a pipe in place of a file that the server reads keeps the start from ending.
+#[test]
+fn a_server_that_still_starts_ends_at_the_first_signal() {
+    let (served, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pipe = place.path().join("nfs4-clients");
+    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, mode, 0).unwrap();
+    for (which, _) in ending_signals() {
+        let mut server = odafs()
+            .args(["serve", "--until-stdin-ends", "--small-pages", "--cache"])
+            .args(["16MiB", "--nfs", "127.0.0.1:0", "--shm"])
+            .arg(place.path().join("sock"))
+            .arg("--state")
+            .args([place.path(), served.path()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // This waits until the server reads.
+        let _held = std::fs::File::create(&pipe).unwrap();
+        signal(server.id(), which);
+        await_that("it goes on", || server.try_wait().unwrap().is_some());
+        let output = server.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert_eq!(output.stdout, b"", "{said}");
+        assert!(said.contains("before the server was ready"), "{said}");
+    }
+}
+
 /// A terminal that is closed ends what ran in it, but not what nohup started.
 #[test]
 fn a_hangup_is_ignored_where_it_was() {
