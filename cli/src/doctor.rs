@@ -9,6 +9,7 @@ use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count};
 use odafs_fabric::verbs;
 use odafs_server::memory;
+use odafs_server::store::local::check_openat2;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -68,6 +69,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         processors(),
         memory(),
         memfd(),
+        names(),
         locked_memory(),
         large_pages(),
         descriptors(),
@@ -161,6 +163,20 @@ fn memfd() -> Finding {
             State::Failed,
             error.to_string(),
             "the page cache is a sealed memfd, which needs Linux 5.1 or later and a sandbox that allows memfd_create",
+        ),
+    }
+}
+
+/// How the server looks up names.
+fn names() -> Finding {
+    const CHECK: &str = "lookup of names";
+    match check_openat2() {
+        Ok(()) => Finding::new(CHECK, State::Ok, "openat2", ""),
+        Err(error) => Finding::new(
+            CHECK,
+            State::Failed,
+            "no openat2",
+            &format!("only archives can be served. {error}"),
         ),
     }
 }

@@ -30,6 +30,7 @@ mod index;
 mod lingering;
 mod listing;
 mod objects;
+mod sandbox;
 mod scheme;
 mod space;
 mod sys;
@@ -66,6 +67,7 @@ use crate::store::{
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
+pub use sandbox::check_openat2;
 use scheme::Scheme;
 use watch::{Raw, Watches};
 
@@ -155,6 +157,7 @@ impl LocalStore {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let whole = openat(CWD, directory, flags | OFlags::RDONLY, Mode::empty())
             .map_err(|errno| explain("cannot open the directory", errno.into()))?;
+        check_openat2().map_err(|error| explain("cannot look up names in", error))?;
         let by_proc = |path: &str| {
             openat(CWD, path, flags | OFlags::PATH, Mode::empty())
                 .map_err(|errno| explain("is /proc mounted? Cannot open by it", errno.into()))
