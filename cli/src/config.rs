@@ -70,8 +70,8 @@ pub struct ServeOptions {
     )]
     #[serde(deserialize_with = "file::address")]
     portmap: Option<SocketAddr>,
-    /// Serve shared memory through this Unix socket [default: $XDG_RUNTIME_DIR/odafs.sock, /run/odafs.sock (root) or
-    /// /tmp/odafs-UID/odafs.sock]. If a directory or an archive follows --shm, it is taken as DIR
+    /// Serve shared memory through this Unix socket [default: odafs.sock in $RUNTIME_DIRECTORY of a systemd unit, else in
+    /// /run (root), $XDG_RUNTIME_DIR or /tmp/odafs-UID]. If a directory or an archive follows --shm, it is taken as DIR
     #[arg(
         long,
         value_name = "SOCKET",

@@ -1,5 +1,6 @@
 //! Where a server listens by default, and what may prevent it.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -13,8 +14,9 @@ pub const DEFAULT_NFS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHO
 /// The default address of NFS over RDMA.
 pub const DEFAULT_RDMA: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 20049);
 
-/// The default shared-memory socket: `$XDG_RUNTIME_DIR/odafs.sock`, else `/run/odafs.sock` (root) or
-/// `/tmp/odafs-UID/odafs.sock`. In the last case, this creates the directory, for this user alone.
+/// The default shared-memory socket: `$RUNTIME_DIRECTORY/odafs.sock` (of a systemd unit), else `/run/odafs.sock` (root),
+/// `$XDG_RUNTIME_DIR/odafs.sock` or `/tmp/odafs-UID/odafs.sock`. In the last case, this creates the directory, for this user
+/// alone. Clients look there too (`client/src/default_socket.rs`).
 pub fn default_socket() -> Result<PathBuf> {
     let directory = match default_directory() {
         SocketDirectory::There(directory) => directory,
@@ -29,6 +31,7 @@ pub fn default_socket() -> Result<PathBuf> {
 const SOCKET: &str = "odafs.sock";
 
 /// The directory of the default socket.
+#[derive(Debug, PartialEq, Eq)]
 enum SocketDirectory {
     /// The system creates it.
     There(PathBuf),
@@ -37,13 +40,25 @@ enum SocketDirectory {
 }
 
 fn default_directory() -> SocketDirectory {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    if let Some(runtime) = runtime.filter(|directory| directory.is_absolute()) {
-        return SocketDirectory::There(runtime);
+    let uid = rustix::process::geteuid().as_raw();
+    directory_of(uid, |name| std::env::var_os(name))
+}
+
+fn directory_of(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> SocketDirectory {
+    let absolute = |path: &PathBuf| path.is_absolute();
+    // Of a unit with several, systemd names all, with colons in between.
+    let of_unit = variable("RUNTIME_DIRECTORY").and_then(|all| std::env::split_paths(&all).next());
+    if let Some(directory) = of_unit.filter(absolute) {
+        return SocketDirectory::There(directory);
     }
-    match rustix::process::geteuid() {
-        uid if uid.is_root() => SocketDirectory::There(PathBuf::from("/run")),
-        uid => SocketDirectory::Ours(PathBuf::from(format!("/tmp/odafs-{}", uid.as_raw()))),
+    // All users look there, while root's login has a $XDG_RUNTIME_DIR that is closed to others and goes at its end.
+    if uid == 0 {
+        return SocketDirectory::There(PathBuf::from("/run"));
+    }
+    let of_login = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match of_login.filter(absolute) {
+        Some(directory) => SocketDirectory::There(directory),
+        None => SocketDirectory::Ours(PathBuf::from(format!("/tmp/odafs-{uid}"))),
     }
 }
 
@@ -166,6 +181,26 @@ fn probe_seqpacket(path: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn roots_socket_is_where_all_users_look() {
+        let directory = |uid, unit: &str, login: &str| {
+            directory_of(uid, |name| match name {
+                "RUNTIME_DIRECTORY" => Some(unit.into()),
+                "XDG_RUNTIME_DIR" => Some(login.into()),
+                _ => None,
+            })
+        };
+        let there = |path: &str| SocketDirectory::There(path.into());
+        assert_eq!(directory(0, "", "/run/user/0"), there("/run"));
+        assert_eq!(directory(7, "", "/run/user/7"), there("/run/user/7"));
+        let ours = SocketDirectory::Ours("/tmp/odafs-7".into());
+        assert_eq!(directory(7, "", ""), ours);
+        assert_eq!(directory(7, "relative", "relative"), ours);
+        for uid in [0, 7] {
+            assert_eq!(directory(uid, "/run/a:/run/b", "/run/c"), there("/run/a"));
+        }
+    }
 
     #[test]
     fn to_ask_for_the_place_makes_nothing() {

@@ -22,7 +22,7 @@ impl Server {
             .arg(file)
             .arg("--state")
             .arg(place.join("state"))
-            .env("XDG_RUNTIME_DIR", place)
+            .env("RUNTIME_DIRECTORY", place)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -341,7 +341,10 @@ fn doctor_makes_no_directory() {
     // Nobody has this number. As root alone we can be that user, and then only where it may run the program.
     const UID: u32 = 3_141_592;
     let mut doctor = odafs();
-    doctor.arg("doctor").env_remove("XDG_RUNTIME_DIR");
+    doctor
+        .arg("doctor")
+        .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("RUNTIME_DIRECTORY");
     let me = rustix::process::geteuid();
     if me.is_root() {
         doctor.uid(UID);

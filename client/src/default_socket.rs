@@ -6,25 +6,23 @@ use rustix::{
     process::geteuid,
 };
 use std::{
-    env, io,
+    env,
+    ffi::OsString,
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 const SOCKET: &str = "odafs.sock";
 
-/// The first socket that exists and answers: of this user's own server, or else of root's. If there is none, the one that
-/// this user's server would create, so that the error names it.
+/// The first socket that exists and answers: of a server in this systemd unit, of this user's own, or else of root's. If there
+/// is none, the one that this user's server would create, so that the error names it.
 ///
 /// # Errors
 /// The only socket is in a directory where another user may have put it.
 pub fn find() -> io::Result<PathBuf> {
-    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    choose(
-        candidates(runtime, geteuid().as_raw()),
-        geteuid().as_raw(),
-        is_stale,
-    )
+    let uid = geteuid().as_raw();
+    choose(candidates(uid, |name| env::var_os(name)), uid, is_stale)
 }
 
 fn choose(
@@ -57,15 +55,25 @@ fn choose(
 }
 
 /// `odafs serve` uses the first one (`default_socket` in cli/src/listeners.rs).
-fn candidates(runtime: Option<PathBuf>, uid: u32) -> Vec<PathBuf> {
-    let runtime = runtime.filter(|directory| directory.is_absolute());
-    let own = (uid != 0).then(|| PathBuf::from(format!("/tmp/odafs-{uid}")));
-    let directories = runtime
+fn candidates(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let in_directory =
+        |directory: PathBuf| Some(directory.join(SOCKET)).filter(|_| directory.is_absolute());
+    let of_unit = variable("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
+    // Many units have such a directory, and few of them a server. Without one, there is nothing to say about it.
+    let of_unit = of_unit.and_then(in_directory).filter(|path| path.exists());
+    let own = || {
+        let of_login = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let made = PathBuf::from(format!("/tmp/odafs-{uid}"));
+        of_login
+            .and_then(in_directory)
+            .into_iter()
+            .chain(in_directory(made))
+    };
+    let own = (uid != 0).then(own).into_iter().flatten();
+    of_unit
         .into_iter()
         .chain(own)
-        .chain([PathBuf::from("/run")]);
-    directories
-        .map(|directory| directory.join(SOCKET))
+        .chain(in_directory(PathBuf::from("/run")))
         .collect()
 }
 
@@ -110,18 +118,31 @@ mod tests {
 
     #[test]
     fn the_own_server_goes_before_roots() {
-        let named = |runtime: Option<&str>, uid| candidates(runtime.map(PathBuf::from), uid);
+        let named = |uid, unit: &str, login: &str| {
+            candidates(uid, |name| match name {
+                "RUNTIME_DIRECTORY" => Some(unit.into()),
+                "XDG_RUNTIME_DIR" => Some(login.into()),
+                _ => None,
+            })
+        };
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        assert_eq!(named(None, 0), paths(&["/run/odafs.sock"]));
-        assert_eq!(named(Some("relative"), 0), paths(&["/run/odafs.sock"]));
-        assert_eq!(
-            named(Some("/run/user/7"), 7),
-            paths(&[
-                "/run/user/7/odafs.sock",
-                "/tmp/odafs-7/odafs.sock",
-                "/run/odafs.sock"
-            ])
-        );
+        let roots = "/run/odafs.sock";
+        // Root's login has a directory too, but its server does not use it.
+        for login in ["", "relative", "/run/user/0"] {
+            assert_eq!(named(0, "", login), paths(&[roots]));
+        }
+        let made = "/tmp/odafs-7/odafs.sock";
+        assert_eq!(named(7, "", "relative"), paths(&[made, roots]));
+        let own = "/run/user/7/odafs.sock";
+        assert_eq!(named(7, "", "/run/user/7"), paths(&[own, made, roots]));
+        // Of a unit, where it has a server.
+        let (_directory, of_unit) = held(0o755);
+        let unit = of_unit.parent().unwrap();
+        let unit = format!("{}:/run/other", unit.display());
+        let of_unit = of_unit.to_str().unwrap();
+        assert_eq!(named(0, &unit, "/run/user/0"), paths(&[of_unit, roots]));
+        assert_eq!(named(7, &unit, ""), paths(&[of_unit, made, roots]));
+        assert_eq!(named(7, "/run/none", ""), paths(&[made, roots]));
     }
 
     /// A directory of this mode, with a file where the socket would be, and that file.
