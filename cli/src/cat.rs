@@ -68,7 +68,7 @@ struct Row {
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_none("--passes", arguments.passes == 0)?;
-    let mut options = arguments.reading.options();
+    let mut options = arguments.reading.options()?;
     if arguments.why && !arguments.cached {
         options.cache = Cache::Off;
     }

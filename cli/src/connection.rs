@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use odafs::{CallError, Client, ConnectError, Metadata, Options, Route, Url};
 
+use crate::keys::KeyArguments;
 use crate::units;
 
 /// Options of every command that talks to a server.
@@ -19,6 +20,8 @@ pub struct ConnectionArguments {
     /// How long to wait for the answer to a call; a bare number is seconds
     #[arg(long, value_parser = units::deadline, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
+    #[command(flatten)]
+    keys: KeyArguments,
 }
 
 /// The routes, by name.
@@ -47,11 +50,11 @@ impl From<RouteName> for Route {
 
 impl ConnectionArguments {
     /// The client's options.
-    pub fn options(&self) -> Options {
-        Options {
+    pub fn options(&self) -> Result<Options> {
+        self.keys.give(Options {
             deadline: self.deadline,
             ..Options::default()
-        }
+        })
     }
 }
 
@@ -68,11 +71,11 @@ pub struct ReadArguments {
 
 impl ReadArguments {
     /// The client's options.
-    pub fn options(&self) -> Options {
-        Options {
+    pub fn options(&self) -> Result<Options> {
+        Ok(Options {
             route: self.route.into(),
-            ..self.connection.options()
-        }
+            ..self.connection.options()?
+        })
     }
 
     /// Whether the caller asked for a direct route.

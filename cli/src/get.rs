@@ -41,7 +41,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let mut clients = Clients::new(arguments.reading.options());
+    let mut clients = Clients::new(arguments.reading.options()?);
     let keep = arguments.reading.is_direct();
     let (client, path) = clients.at(&arguments.url)?;
     let Some(name) = path.file_name() else {

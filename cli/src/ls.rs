@@ -155,7 +155,7 @@ pub fn date(time: SystemTime) -> String {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     let mut listed = Vec::new();
     let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;

@@ -13,6 +13,7 @@ mod doctor;
 mod each;
 mod get;
 mod grantee;
+mod identity;
 mod keys;
 mod listeners;
 mod logs;
@@ -91,6 +92,7 @@ enum Command {
     Mkdir(mkdir::Arguments),
     Mv(mv::Arguments),
     Mount(mount::Arguments),
+    Identity(identity::Arguments),
     Refs(refs::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
         Command::Mkdir(arguments) => mkdir::run(arguments),
         Command::Mv(arguments) => mv::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
+        Command::Identity(arguments) => identity::run(arguments),
         Command::Refs(arguments) => refs::run(arguments),
         Command::Devices(arguments) => devices::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -28,7 +28,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
         match arguments.parents {

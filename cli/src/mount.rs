@@ -12,6 +12,7 @@ use odafs::{Client, Options, Route, Url};
 use odafs_mount::{Cache, Mounted, Uring};
 
 use crate::connection::{RouteName, url};
+use crate::keys::KeyArguments;
 use crate::signals::Signals;
 use crate::{Usage, units};
 
@@ -35,8 +36,9 @@ In /etc/fstab, if mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
 
 Options of -o: ro, rw, cache=MODE, allow_other, [no]acl, route=ROUTE, deadline=TIME, threads=N
-(1 to 256), uring=auto|off (FUSE over io_uring), [no]suid, [no]dev, [no]exec. The options of
-mount(8) itself (_netdev, noauto, nofail, x-*) are accepted and have no effect.
+(1 to 256), uring=auto|off (FUSE over io_uring), identity=FILE, server_key=FILE, [no]suid,
+[no]dev, [no]exec. The options of mount(8) itself (_netdev, noauto, nofail, x-*) are accepted and
+have no effect.
 
 If the server does not answer, calls wait for the deadline and then fail with EIO. If the
 process was killed, `umount -l DIR` clears the directory. bindings/mount/README.md describes what
@@ -75,6 +77,8 @@ pub struct Arguments {
     /// How long to wait for the answer to a call; a bare number is seconds
     #[arg(long, value_parser = units::deadline, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
+    #[command(flatten)]
+    keys: KeyArguments,
 }
 
 /// A URL, and the text that the user wrote. /proc/mounts shows that text, so that `mount -a` recognizes a line of
@@ -106,6 +110,7 @@ struct Asked {
     mount: odafs_mount::Options,
     route: Route,
     deadline: Duration,
+    keys: KeyArguments,
 }
 
 /// What the background process writes to stdout when the directory is mounted.
@@ -159,6 +164,7 @@ fn answer(arguments: &Arguments, asked: Asked) -> Result<()> {
         cache: odafs::Cache::Off,
         ..Options::default()
     };
+    let options = asked.keys.give(options)?;
     let client = Client::connect_with(&arguments.source.url, options)?;
     let mounted = odafs_mount::mount(&client, &arguments.dir, &asked.mount)?;
     if arguments.in_background {
@@ -213,6 +219,7 @@ fn asked(arguments: &Arguments) -> Result<Asked> {
         },
         route: arguments.route.into(),
         deadline: arguments.deadline,
+        keys: arguments.keys.clone(),
     };
     let options = arguments.options.iter().flat_map(|some| some.split(','));
     for option in options.filter(|option| !option.is_empty()) {
@@ -250,6 +257,8 @@ fn take(asked: &mut Asked, option: &str) -> Result<(), String> {
         ("cache", Some(value)) => mount.cache = cache(CacheName::from_str(value, false)?),
         ("route", Some(value)) => asked.route = RouteName::from_str(value, false)?.into(),
         ("deadline", Some(value)) => asked.deadline = units::deadline(value)?,
+        ("identity", Some(file)) => asked.keys.identity = Some(file.into()),
+        ("server_key", Some(file)) => asked.keys.server_key = Some(file.into()),
         ("threads", Some(value)) => {
             mount.threads = match value.parse() {
                 Ok(threads @ 1..=256) => threads,
@@ -314,6 +323,7 @@ mod tests {
             in_background: false,
             route: RouteName::Policy,
             deadline: Duration::from_secs(30),
+            keys: KeyArguments::default(),
         })
     }
 
@@ -327,6 +337,9 @@ mod tests {
         assert_eq!(asked.deadline, Duration::from_secs(5));
         assert_eq!(asked.route, Route::Rpc);
         assert_eq!(asked.mount.uring, Uring::Auto);
+        let keys = with("identity=/k,server_key=s").unwrap().keys;
+        assert_eq!(keys.identity, Some("/k".into()));
+        assert_eq!(keys.server_key, Some("s".into()));
         assert_eq!(with("uring=off").unwrap().mount.uring, Uring::Off);
         with("defaults,_netdev,x-systemd.automount,comment=a,nofail,noauto").unwrap();
     }

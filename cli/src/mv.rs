@@ -39,7 +39,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
                 .to_owned()
         ));
     }
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     let (client, from) = clients.to(&arguments.from)?;
     if wants_directory(&from) {
         stat_itself(&client, &from, "mv")?;

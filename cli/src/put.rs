@@ -52,7 +52,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     let local = &arguments.local;
     let (mut source, length) = open(local)?;
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     let (client, mut path) = clients.at(&arguments.url)?;
     let mut there = find(&client, &path)?;
     if there.is_some_and(|there| there.is_dir()) {

@@ -51,7 +51,7 @@ struct Reference {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     let mut rows = Vec::new();
     let all = each(&arguments.urls, |url| {
         if matches!(url.server, ServerAddress::NfsTcp(_)) {

@@ -38,7 +38,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for url in &arguments.urls {
         check_name(url)?;
     }
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
         let found = stat_itself(&client, &path, "rm")?;

@@ -43,7 +43,7 @@ struct Row {
 
 /// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let mut clients = Clients::new(arguments.connection.options());
+    let mut clients = Clients::new(arguments.connection.options()?);
     let mut rows = Vec::new();
     let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
