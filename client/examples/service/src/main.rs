@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use clap::Parser;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use rows::{Failed, Rows};
 
@@ -58,9 +59,15 @@ async fn main() -> Result<()> {
         .with_state(Arc::new(rows));
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    // A service manager sends SIGTERM, and Ctrl-C SIGINT. Taken over before anyone is told that it is ready.
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     println!("ready http={}", listener.local_addr()?);
-    let end = async {
-        let _ = tokio::signal::ctrl_c().await;
+    let end = async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     };
     axum::serve(listener, service)
         .with_graceful_shutdown(end)
