@@ -33,7 +33,9 @@ second signal, at least a second later, ends it at once. Errors after the mount 
 with --foreground.
 
 In /etc/fstab, if mount.odafs is in /sbin:
-  odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
+  odafs://SERVER/  /mnt  odafs  ro,cache=off,_netdev  0  0
+On the server's own machine add x-systemd.requires=odafs.service, so that systemd mounts when the
+server is ready, and unmounts before it stops.
 
 Options of -o: ro, rw, cache=MODE, allow_other, [no]acl, route=ROUTE, deadline=TIME, threads=N
 (1 to 256), uring=auto|off (FUSE over io_uring), identity=FILE, server_key=FILE, [no]suid,
@@ -342,6 +344,7 @@ mod tests {
         assert_eq!(keys.server_key, Some("s".into()));
         assert_eq!(with("uring=off").unwrap().mount.uring, Uring::Off);
         with("defaults,_netdev,x-systemd.automount,comment=a,nofail,noauto").unwrap();
+        with("ro,_netdev,nofail,x-systemd.requires=odafs.service").unwrap();
     }
 
     #[test]

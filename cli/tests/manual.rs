@@ -138,3 +138,36 @@ fn a_service_manager_is_told() {
     assert_eq!(heard(), "STOPPING=1\n");
     assert!(server.wait().unwrap().success());
 }
+
+/// OPERATIONS has a table of what the options of a server are for.
+#[test]
+fn the_table_of_options_has_each() {
+    let output = odafs().args(["serve", "--help"]).output().unwrap();
+    let help = text(&output.stdout);
+    let (options, _) = help.split_once("Examples:").unwrap();
+    let options = options.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let line = line
+            .strip_prefix("-h, ")
+            .or(line.strip_prefix("-V, "))
+            .unwrap_or(line);
+        line.strip_prefix("--")?.split([' ', '[']).next()
+    });
+    let manual = include_str!("../../docs/OPERATIONS.md");
+    let mut seen = 0;
+    for option in options.filter(|option| !["help", "version"].contains(option)) {
+        seen += 1;
+        let row = |line: &str| {
+            let named = line
+                .strip_prefix('|')
+                .and_then(|row| row.split(" | ").next());
+            named.is_some_and(|named| {
+                named
+                    .split(['`', ' '])
+                    .any(|word| word.strip_prefix("--") == Some(option))
+            })
+        };
+        assert!(manual.lines().any(row), "--{option}");
+    }
+    assert!(seen > 30, "{seen} options");
+}

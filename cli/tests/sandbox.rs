@@ -100,3 +100,12 @@ fn doctor_says_what_a_sandbox_forbids() {
         "{found}"
     );
 }
+
+/// systemd filters what openat2 could make by blocking the call.
+#[test]
+fn the_unit_of_the_service_leaves_openat2() {
+    let unit = include_str!("../../dist/odafs.service");
+    let sets = |line: &str| line.starts_with("RestrictSUIDSGID=");
+    assert!(!unit.lines().any(sets));
+    assert!(unit.lines().any(|line| line == "RuntimeDirectory=odafs"));
+}

@@ -62,7 +62,8 @@
 //! Each example in `client/examples` fits on a screen: `read` (the program in the README), `write` (unstable writes and
 //! one sync), `batch` (many reads in flight), `rows` (rows of one length by number), `asynchronous` (tokio),
 //! `will_need` (references ahead of direct reads), `trace` (the route of a read, and why), `statistics` (how reads were
-//! served), `watch` (waiting for a change) and `by_handle` (files by handle, without paths).
+//! served), `watch` (waiting for a change) and `by_handle` (files by handle, without paths). They read a file `data.bin` at the
+//! URL, which `head -c 1M /dev/urandom > data.bin` makes; `write`, `batch` and `by_handle` also write files beside it.
 //!
 //! # Features
 //! | feature | default | what |
