@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Server, ending_signals, odafs, run, text};
+use common::{Held, Server, ending_signals, odafs, run, text};
 use odafs::{Cache, Client, Options, Route};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -259,13 +259,11 @@ fn one_signal_that_comes_twice_drains_a_server() {
     }
 }
 
-/// A large page cache takes minutes at the start. Here a pipe in place of a file that the server reads keeps the start from ending.
+/// A large page cache takes minutes at the start.
 #[test]
 fn a_server_that_still_starts_ends_at_the_first_signal() {
     let (served, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let pipe = place.path().join("nfs4-clients");
-    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, mode, 0).unwrap();
+    let held = Held::at(place.path().join("nfs4-clients"));
     for (which, _) in ending_signals() {
         let mut server = odafs()
             .args(["serve", "--until-stdin-ends", "--small-pages", "--cache"])
@@ -278,8 +276,7 @@ fn a_server_that_still_starts_ends_at_the_first_signal() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // This waits until the server reads.
-        let _held = std::fs::File::create(&pipe).unwrap();
+        let _writer = held.reached();
         signal(server.id(), which);
         await_that("it goes on", || server.try_wait().unwrap().is_some());
         let output = server.wait_with_output().unwrap();

@@ -3,10 +3,11 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
 
-use common::{ending_signals, odafs, text};
+use common::{Held, ending_signals, odafs, text};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A server with a file of options.
@@ -42,9 +43,13 @@ impl Server {
 
     /// What it says next, after SIGHUP.
     fn reloaded(&mut self) -> String {
+        self.hang_up();
+        self.said.next().unwrap().unwrap()
+    }
+
+    fn hang_up(&self) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).unwrap();
         kill_process(pid, Signal::HUP).unwrap();
-        self.said.next().unwrap().unwrap()
     }
 }
 
@@ -56,13 +61,40 @@ impl Drop for Server {
     }
 }
 
-#[test]
-fn what_a_reload_does_not_take_over_is_named() {
-    if !ending_signals()
+/// Under nohup the server does not hear SIGHUP.
+fn hears_hangups() -> bool {
+    ending_signals()
         .iter()
         .any(|(which, _)| *which == Signal::HUP)
-    {
-        // Under nohup the server does not hear it.
+}
+
+#[test]
+fn a_reload_that_was_asked_for_during_the_start_comes_after_it() {
+    if !hears_hangups() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("c.toml");
+    let options = format!("dir = '{}'\nnfs = '127.0.0.1:0'\n", place.path().display());
+    std::fs::write(&file, options + "cache = '1MiB'\n").unwrap();
+    let state = place.path().join("state");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&state)
+        .unwrap();
+    let held = Held::at(state.join("nfs4-clients"));
+    let mut server = Server::start(place.path(), &file);
+    let writer = held.reached();
+    server.hang_up();
+    drop(writer);
+    assert!(server.ready().starts_with("ready "));
+    let said = server.said.next().unwrap().unwrap();
+    assert!(said.starts_with("odafs: reloaded allow, squash"), "{said}");
+}
+
+#[test]
+fn what_a_reload_does_not_take_over_is_named() {
+    if !hears_hangups() {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -140,3 +140,35 @@ pub fn run(arguments: &[&str]) -> Output {
     );
     output
 }
+
+/// A pipe in place of a file that a server reads: it holds the server there.
+#[allow(dead_code)]
+pub struct Held(PathBuf);
+
+#[allow(dead_code)]
+impl Held {
+    /// Makes the pipe.
+    pub fn at(path: PathBuf) -> Self {
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
+        Self(path)
+    }
+
+    /// Waits until the server reads. It goes on when what this returns is dropped.
+    pub fn reached(&self) -> std::os::fd::OwnedFd {
+        use rustix::fs::{Mode, OFlags};
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let began = std::time::Instant::now();
+        loop {
+            match rustix::fs::open(&self.0, flags, Mode::empty()) {
+                Ok(writer) => return writer,
+                // Nobody reads yet.
+                Err(rustix::io::Errno::NXIO) => {}
+                Err(error) => panic!("{error}"),
+            }
+            let waited = began.elapsed();
+            assert!(waited < std::time::Duration::from_secs(30), "no server");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}

@@ -76,7 +76,7 @@ impl Shared {
                 self.odafs.store(false, Relaxed);
                 not_granted("it is not an ODAFS server (`odafs serve`)".into())
             }
-            Err(NoSession::Refused(reason)) => not_granted(format!("{reason} (see `odafs serve --direct`)")),
+            Err(NoSession::Refused(reason)) => not_granted(format!("{reason} (see `odafs serve --direct` and `--admit`)")),
             Err(NoSession::Call(error)) => Err(error.into()),
         }
     }
