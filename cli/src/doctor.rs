@@ -9,7 +9,7 @@ use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count};
 use odafs_fabric::verbs;
 use odafs_server::memory;
-use odafs_server::store::local::check_openat2;
+use odafs_server::store::local::sandbox::check_openat2;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;

@@ -30,7 +30,7 @@ mod index;
 mod lingering;
 mod listing;
 mod objects;
-mod sandbox;
+pub mod sandbox;
 mod scheme;
 mod space;
 mod sys;
@@ -67,7 +67,6 @@ use crate::store::{
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
-pub use sandbox::check_openat2;
 use scheme::Scheme;
 use watch::{Raw, Watches};
 
@@ -154,10 +153,10 @@ impl LocalStore {
                 format!("{what} {}: {error}", directory.display()),
             )
         };
+        sandbox::check_openat2().map_err(|error| explain("cannot look up names in", error))?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let whole = openat(CWD, directory, flags | OFlags::RDONLY, Mode::empty())
             .map_err(|errno| explain("cannot open the directory", errno.into()))?;
-        check_openat2().map_err(|error| explain("cannot look up names in", error))?;
         let by_proc = |path: &str| {
             openat(CWD, path, flags | OFlags::PATH, Mode::empty())
                 .map_err(|errno| explain("is /proc mounted? Cannot open by it", errno.into()))
