@@ -4,10 +4,13 @@ use crate::{Ends, Subject, suite};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{FrameNumber, LifeWord};
 use odafs_fabric::verbs::{self, ConnectOptions, DeviceTransport, Limits};
-use odafs_fabric::{Access, Listener, QueuePair, Source};
+use odafs_fabric::{
+    Access, Completion, Listener, Local, QueuePair, Remote, Sink, Source, SteeringTag,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 struct Verbs {
     address: Mutex<SocketAddr>,
@@ -317,4 +320,63 @@ fn an_idle_connection_lives() {
     assert_eq!(crate::receive(&mut *ends.server), b"still there?");
     crate::send(&mut *ends.server, b"yes");
     assert_eq!(crate::receive(&mut *ends.client), b"yes");
+}
+
+/// Soft iWARP may leave what comes first in its socket until more comes: on a busy machine a client that says no other word
+/// has to send more by itself.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_read_as_the_first_word_is_answered() {
+    const CONNECTIONS: usize = 200;
+    let subject = Verbs::new();
+    let mut listener = subject.listen();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _until = Until(&over);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        for _ in 0..CONNECTIONS {
+            let client = scope.spawn(|| reads_at_once(&subject));
+            // The client may have been shown out already.
+            let server = crate::next_incoming(&mut *listener).accept(b"", 128);
+            let read = client.join().unwrap();
+            assert!(
+                matches!(read, None | Some(Completion::Read { result: Err(_), .. })),
+                "{read:?}"
+            );
+            drop(server);
+        }
+    });
+}
+
+/// Ends the threads that keep the processors busy, also when the test fails.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Connects, and reads under a tag that is none: what came of it.
+fn reads_at_once(subject: &Verbs) -> Option<Completion> {
+    let mut client = subject.connect(b"").unwrap();
+    let region = client.register(8, Access::LOCAL).unwrap();
+    let into = Sink::Region(Local {
+        region: &region,
+        offset: 0,
+        length: 8,
+    });
+    let from = Remote {
+        tag: SteeringTag(0x4242),
+        offset: 0,
+    };
+    client.post_read(1, into, from).unwrap();
+    client.flush();
+    crate::next(&mut *client)
 }

@@ -116,6 +116,7 @@ impl Pair {
             What::Write(id) => Completion::Write { id, result },
             What::Read(id) => {
                 self.reads -= 1;
+                self.wakeup.read_ended();
                 Completion::Read { id, result }
             }
         };

@@ -98,6 +98,7 @@ impl QueuePair for Pair {
         self.reads += 1;
         let kept = Kept::Registration(registration);
         self.post(&work, Some(piece), What::Read(id), kept);
+        self.wakeup.read_posted();
         Ok(Posted::Pending)
     }
 
