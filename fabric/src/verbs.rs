@@ -97,7 +97,8 @@ pub fn connect_with(
         address,
         &[CmEventKind::Response, CmEventKind::Established],
     )?;
-    let outbound_reads = outbound_reads.min(answer.outbound_reads);
+    let offered = outbound_reads.min(answer.outbound_reads);
+    let outbound_reads = offered.max(options.reads_at_least);
     if answer.kind == CmEventKind::Response {
         queue.connect(id, inbound_reads, outbound_reads)?;
         id.establish()?;

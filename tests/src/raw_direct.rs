@@ -41,7 +41,12 @@ impl ServerPlace {
         let pair = match self {
             Self::Shm(socket) => shm::connect(socket, said, &shm::ConnectOptions::default()),
             Self::Verbs(address) => {
-                verbs::connect(*address, said, &verbs::ConnectOptions::default())
+                // Or what is not offered is never asked for, and nobody sees whether it is refused.
+                let options = verbs::ConnectOptions {
+                    reads_at_least: 1,
+                    ..verbs::ConnectOptions::default()
+                };
+                verbs::connect(*address, said, &options)
             }
         };
         pair.expect("a connection")

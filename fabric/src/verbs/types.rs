@@ -50,6 +50,9 @@ pub struct ConnectOptions {
     pub inbound_reads: u32,
     /// RDMA Reads that we want to have under way.
     pub outbound_reads: u32,
+    /// RDMA Reads that we may have under way even if the peer offers fewer: for tests of what its device refuses.
+    #[doc(hidden)]
+    pub reads_at_least: u8,
     /// How long the connect may take.
     pub deadline: Nanos,
     /// Whether memory is registered for on-demand paging where the device offers it.
@@ -61,6 +64,7 @@ impl Default for ConnectOptions {
         Self {
             inbound_reads: 128,
             outbound_reads: 128,
+            reads_at_least: 0,
             deadline: Nanos::from_secs(10),
             odp: false,
         }

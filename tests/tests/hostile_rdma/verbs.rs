@@ -8,7 +8,9 @@ use odafs_common::direct::{ExposedMemory, RemoteAddress as Exposed};
 use odafs_common::wire::odafs::Mode;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::verbs::{self, DeviceTransport};
-use odafs_fabric::{Access, Completion, Local, QueuePair, Remote, Sink, Source, SteeringTag};
+use odafs_fabric::{
+    Access, Completion, Local, PostError, QueuePair, Remote, Sink, Source, SteeringTag,
+};
 use odafs_tests::raw_direct::{RawDirect, RawSession, ServerPlace};
 use odafs_tests::served;
 use std::io;
@@ -103,8 +105,17 @@ fn remote(place: Exposed, ahead: u64) -> Remote {
     }
 }
 
+/// Why nothing was read.
+#[derive(Debug, PartialEq)]
+enum Refusal {
+    /// This end has sent nothing: that shows nothing of the server.
+    NotPosted(PostError),
+    /// The read has failed, or the connection has ended.
+    Failed,
+}
+
 /// Reads eight bytes there by RDMA.
-fn reads(line: &mut RawDirect, from: Remote) -> Result<[u8; 8], ()> {
+fn reads(line: &mut RawDirect, from: Remote) -> Result<[u8; 8], Refusal> {
     let pair = line.pair();
     let region = pair.register(4096, Access::LOCAL).expect("memory");
     let into = Local {
@@ -112,7 +123,8 @@ fn reads(line: &mut RawDirect, from: Remote) -> Result<[u8; 8], ()> {
         offset: 0,
         length: 8,
     };
-    pair.post_read(1, Sink::Region(into), from).map_err(drop)?;
+    let posted = pair.post_read(1, Sink::Region(into), from);
+    posted.map_err(Refusal::NotPosted)?;
     pair.flush();
     match ended(pair, |event| matches!(event, Completion::Read { .. })) {
         Some(Completion::Read { result: Ok(()), .. }) => {
@@ -120,7 +132,7 @@ fn reads(line: &mut RawDirect, from: Remote) -> Result<[u8; 8], ()> {
             assert!(region.load(0, &mut word));
             Ok(word)
         }
-        _ => Err(()),
+        _ => Err(Refusal::Failed),
     }
 }
 
@@ -195,7 +207,11 @@ fn memory_is_read_by_those_who_were_granted_it_and_written_by_nobody() {
     for (number, stranger) in strangers.iter().enumerate().skip(spared) {
         for from in [remote(arena, 0), remote(stamps, 0)] {
             let read = reads(&mut stranger(), from);
-            assert_eq!(read, Err(()), "stranger {number} read {from:?}");
+            assert_eq!(
+                read,
+                Err(Refusal::Failed),
+                "stranger {number} read {from:?}"
+            );
         }
         world.is_well(&mut beside);
     }
@@ -208,7 +224,8 @@ fn memory_is_read_by_those_who_were_granted_it_and_written_by_nobody() {
             offset: arena.address,
         },
     ] {
-        assert_eq!(reads(&mut own(), from), Err(()), "{from:?}");
+        let read = reads(&mut own(), from);
+        assert_eq!(read, Err(Refusal::Failed), "{from:?}");
         world.is_well(&mut beside);
     }
     for to in [remote(arena, 0), remote(stamps, 0)] {
