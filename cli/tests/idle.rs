@@ -11,6 +11,9 @@ use odafs::{Cache, Client, File, Options, Route};
 /// Clients at a time.
 const CLIENTS: usize = 16;
 
+/// Ticks of an idle server in two seconds.
+const IDLE: u64 = 1;
+
 /// A figure of `/proc/PROCESS/status`, in KiB.
 fn kib(process: &str, name: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -66,9 +69,18 @@ fn idle_clients_take_little_memory_and_an_idle_server_no_time() {
     );
     // Engines have fallen asleep.
     std::thread::sleep(Duration::from_millis(500));
-    let begin = ticks(server.id());
-    std::thread::sleep(Duration::from_secs(2));
-    let used = ticks(server.id()) - begin;
+    let in_two_seconds = || {
+        let begin = ticks(server.id());
+        std::thread::sleep(Duration::from_secs(2));
+        ticks(server.id()) - begin
+    };
+    // Something may happen once in a while, or a tick hit by chance; a server that does not sleep shows it at all times.
+    let mut used = in_two_seconds();
+    for _ in 0..4 {
+        if used > IDLE {
+            used = used.min(in_two_seconds());
+        }
+    }
     println!(
         "an idle server with {} clients: {used} ticks in 2 s",
         CLIENTS + 1
@@ -76,5 +88,5 @@ fn idle_clients_take_little_memory_and_an_idle_server_no_time() {
     drop((first, clients));
     assert!(own <= 64, "{own} KiB for a client");
     assert!(servers <= 64, "{servers} KiB for a client at the server");
-    assert!(used <= 1, "{used} ticks");
+    assert!(used <= IDLE, "{used} ticks");
 }

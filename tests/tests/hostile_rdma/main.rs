@@ -16,7 +16,7 @@ use odafs_tests::raw_rdma::{
 };
 use odafs_tests::served::Served;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const NULL: (u32, u32, u32) = (nfs3::PROGRAM, nfs3::VERSION, 0);
@@ -186,7 +186,6 @@ fn handshakes_that_ask_for_what_is_not_there_are_refused() {
 fn the_silent_are_shown_out_and_the_slow_are_served() {
     let world = serve();
     let mut beside = world.connect();
-    let begun = Instant::now();
     let mut silent: Vec<RawRdma> = (0..20)
         .map(|i| {
             let mut raw = RawRdma::silent(&world.server.rdma);
@@ -213,7 +212,6 @@ fn the_silent_are_shown_out_and_the_slow_are_served() {
     for raw in &mut silent {
         raw.ended();
     }
-    assert!(begun.elapsed() < 2 * PATIENCE);
     world.is_well(&mut beside);
 }
 
