@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::{Server, odafs, text};
+use common::{Server, odafs, odafs_as, text};
 
 /// What a server with these arguments says on stderr. `log` is its ODAFS_LOG. Meanwhile `act` runs, and gets the line that says
 /// where the server listens.
@@ -143,19 +143,20 @@ fn a_directory_that_is_not_there_is_named_as_the_table_of_messages_has_it() {
 /// A directory that this user may not enter is there all the same. (Only root can be another user.)
 #[test]
 fn a_closed_directory_is_not_called_missing() {
-    use std::os::unix::process::CommandExt;
     if !rustix::process::geteuid().is_root() {
         return;
     }
+    let program = tempfile::tempdir().unwrap();
     let closed = tempfile::tempdir().unwrap();
     std::fs::create_dir(closed.path().join("below")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(closed.path(), mode).unwrap();
-    let mut serve = odafs();
+    let mut serve = odafs_as(3_141_592, program.path());
     serve.args(["serve", "/", "--cache", "1MiB", "--shm"]);
-    serve.arg(closed.path().join("below/sock")).uid(3_141_592);
-    // Where the program lies it may not be run by others.
-    let Ok(output) = serve.output() else { return };
+    let output = serve
+        .arg(closed.path().join("below/sock"))
+        .output()
+        .unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(

@@ -1,6 +1,7 @@
 //! Capture files: TCP connections made up around bytes that need no wire, and what tshark says of them.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::process::Command;
 
 use odafs_common::wire::record::RecordMark;
@@ -70,13 +71,19 @@ impl Capture {
     /// What tshark prints of it with these arguments; `None` where there is no tshark.
     ///
     /// # Panics
-    /// tshark fails.
+    /// tshark fails, or is not there and [required](crate::skipped).
     pub fn tshark(&self, arguments: &[&str]) -> Option<String> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("capture.pcap");
         fs::write(&path, &self.file).expect("a capture file");
         let mut command = Command::new("tshark");
-        let output = command.arg("-r").arg(&path).args(arguments).output().ok()?;
+        let output = match command.arg("-r").arg(&path).args(arguments).output() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                crate::skipped("tshark", "there is no tshark");
+                return None;
+            }
+            output => output.expect("tshark runs"),
+        };
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         Some(String::from_utf8(output.stdout).expect("text"))

@@ -201,7 +201,6 @@ fn tshark_understands_every_message() {
 
     let Some(packets) = capture.tshark(&["-T", "fields", "-e", "rpc.xid", "-e", "_ws.col.Info"])
     else {
-        eprintln!("skipped: no tshark here");
         return;
     };
     assert_eq!(packets.lines().count(), 2 * xids as usize);

@@ -9,6 +9,22 @@ pub fn odafs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_odafs"))
 }
 
+/// The program, run as another user by root: a copy in `place`, where that user gets to wherever the program lies.
+#[allow(dead_code)]
+pub fn odafs_as(user: u32, place: &Path) -> Command {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt as _;
+    let program = place.join("odafs");
+    // A child of another test must not inherit it open for writing: nothing runs what somebody writes.
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_odafs")).arg(&program);
+    assert!(copy.status().unwrap().success());
+    std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(program);
+    command.current_dir("/").uid(user);
+    command
+}
+
 /// What it printed.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,6 +1,7 @@
 //! A stranger reads our headers: messages in iWARP frames, as they would go over TCP, through tshark. Without tshark
 //! there is nothing to test (apt-get install tshark).
 
+use std::io::ErrorKind;
 use std::process::Command;
 
 use crate::wire::rpcrdma::*;
@@ -94,7 +95,17 @@ fn dissect(capture: &Capture) -> Option<Vec<Vec<String>>> {
     for field in FIELDS {
         command.args(["-e", &format!("rpcordma.{field}")]);
     }
-    let output = command.output().ok()?;
+    let output = match command.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Nobody sees what a test that passes has said.
+            let required = std::env::var("ODAFS_REQUIRED").unwrap_or_default();
+            let is_required = required.split_whitespace().any(|word| word == "tshark");
+            assert!(!is_required, "tshark is required");
+            eprintln!("SKIPPED: there is no tshark");
+            return None;
+        }
+        output => output.expect("tshark runs"),
+    };
     assert!(
         output.status.success(),
         "{}",
@@ -260,7 +271,6 @@ fn tshark_reads_every_header_as_it_was_meant() {
         capture.send(0, &message);
     }
     let Some(dissected) = dissect(&capture) else {
-        eprintln!("skipped: no tshark here");
         return;
     };
     let expected: Vec<_> = headers.iter().map(expected).collect();

@@ -1,6 +1,6 @@
 //! Other users, whom the kernel judges by the access control lists that files have at the server.
 
-use super::World;
+use super::{World, skipped};
 use odafs_mount::Cache;
 use rustix::{
     fs::{XattrFlags, getxattr, setxattr},
@@ -68,7 +68,8 @@ fn makes_files(world: &World) -> bool {
         chown(&path, Some(0), Some(GROUP)).unwrap();
         match setxattr(&path, ACCESS, &list, XattrFlags::empty()) {
             Err(Errno::OPNOTSUPP) => {
-                eprintln!("SKIPPED: no access control lists in {}", path.display());
+                let place = path.display();
+                skipped("acl", &format!("no access control lists in {place}"));
                 return false;
             }
             set => set.unwrap(),
