@@ -1,4 +1,5 @@
-# Clones, as they run in the guest: on each of the exports $STORES, of which tmpfs makes none.
+# Clones, as they run in the guest: on each of the exports $STORES, of which tmpfs makes none. Those of $ATTRIBUTES have
+# extended attributes.
 
 step() { STEP=$*; printf '%6s  %s\n' "$SECONDS" "$STEP"; }
 die() { echo "FAILED in \"$STEP\": $*"; exit 1; }
@@ -163,6 +164,7 @@ print(hole, os.lseek(f, hole, os.SEEK_DATA))')" "303104 348160"
         setfattr -x user.one holes
         refused getfattr -n user.one holes
     else
+        case "$ATTRIBUTES " in *" $store "*) die "none, which the file system has: $(setfattr -n user.one -v first holes 2>&1 || true)" ;; esac
         echo "        none on the file system of the server"
     fi
 

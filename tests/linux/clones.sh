@@ -5,7 +5,7 @@
 #
 #   tests/linux/clones.sh [OUT]      OUT keeps the logs, a temporary directory by default
 #
-# A file system that this machine's kernel does not mount is named and left out.
+# A file system that this machine's kernel does not mount is named and left out; without any that has clones it fails.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../binary.sh"
@@ -38,12 +38,17 @@ trap clean_up EXIT
 rm -rf "$out"/{state,guest.log,*.image}
 
 # store NAME COMMAND...: the file system that COMMAND mounts, as an export.
-exports=()
+exports=() attributes=
 store() {
     local name=$1; shift
     mkdir -p "$out/$name"
     if "$@" 2>"$out/$name.log"; then
         stores+=("$name")
+        # What a local program gets, the client gets.
+        if setfattr -n user.probe -v probe "$out/$name" 2>/dev/null; then
+            setfattr -x user.probe "$out/$name"
+            attributes+=" $name"
+        fi
         exports+=(--export "/$name=$out/$name")
     else
         echo "no $name: this machine's kernel does not mount it ($(tail -1 "$out/$name.log"))"
@@ -58,11 +63,13 @@ image() {
 image xfs mkfs.xfs -q -m reflink=1
 image btrfs mkfs.btrfs -q
 store tmpfs mount -t tmpfs -o size=100M tmp "$out/tmpfs"
+# tmpfs has no clones.
+[ ${#stores[@]} -gt 1 ] || fail "this machine mounts no file system that has clones"
 
 uml_network
 walk_start "$out" "$ODAFS" serve "${exports[@]}" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
     --squash none --cache 64MiB
-{ echo "STORES='${stores[*]}' CLIENT=$UML_GUEST"; cat "$here/clones.guest.sh"; } >"$out/guest.sh"
+{ echo "STORES='${stores[*]}' ATTRIBUTES='$attributes' CLIENT=$UML_GUEST"; cat "$here/clones.guest.sh"; } >"$out/guest.sh"
 status=0; uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the guest ended with status $status"; }

@@ -1,7 +1,8 @@
 # The tour, as it runs in the guest: everything that a user does on a mount, each step checked.
 # Stops at the first step that goes wrong and says which. $ENTRIES and $MEGABYTES say how much, $MOUNT_OPTIONS how it is
 # mounted, where TCP is not meant. $NAMELESS are the options of a mount for which nobody names a version, by mount.nfs.
-# $LOCKS says that a mount by version 3 can lock; $CUT, for how many seconds to cut the network, which is $INTERFACE.
+# $LOCKS says that a mount by version 3 can lock; $CUT, for how many seconds to cut the network, which is $INTERFACE; $ACLS and
+# $CLONES, that the server's file system has access control lists and makes clones.
 
 step() { STEP=$*; printf '%6s  %s\n' "$SECONDS" "$STEP"; }
 die() { echo "FAILED in \"$STEP\": $*"; exit 1; }
@@ -289,6 +290,7 @@ if [ -n "${OTHER:-}" ]; then
         user_entry heir/file >/dev/null || die "nothing was inherited"
         [ "$VERSION" != 3 ] || getfacl -cpn heir/directory | grep -q ^default:user:4321:rwx
     else
+        [ -z "${ACLS:-}" ] || die "no lists, which the server's file system has: $(add_user $read acl 2>&1 || true)"
         echo "        no lists on the file system of the server, or in the kernel"
     fi
     rm -r acl heir
@@ -375,6 +377,7 @@ assert os.copy_file_range(source, target, 100 << 20) == 100 << 20'
         printf X | dd of=cloned conv=notrunc status=none
         same "$(sum big)" "$want"
     else
+        [ -z "${CLONES:-}" ] || die "no clones, which the server's file system has: $(cp --reflink=always big cloned 2>&1 || true)"
         echo "        no clones on the file system of the server"
     fi
     rm -f copied expected cloned
@@ -514,23 +517,30 @@ fi
 
 step the server killed and started again in mid-write
 if [ -e "$OUT/can-restart" ]; then
-    dd if=/mnt/big of=restarted bs=256K conv=fsync status=none &
+    # All of it goes on until the server is there again, so that it is killed in the middle of it.
+    write_on() {
+        while true; do
+            dd if=/mnt/big of=restarted bs=256K conv=fsync status=none || return 1
+            [ ! -e "$OUT/restarted" ] || return 0
+        done
+    }
+    write_on &
     writer=$!
     : >"$OUT/restart-please"
     # What the guest does meanwhile must neither fail nor be done twice.
-    repeated=0
+    repeated=0 i=0
     : >turns
-    for i in {1..200}; do
+    until [ -e "$OUT/restarted" ] && [ $i -ge 200 ]; do
+        : $((++i))
         echo "$i" >>journal
         [ -z "$four$LOCKS" ] || [ $((i % 4)) != 0 ] || flock -n turns true
         # The one call whose reply was lost with the server is served twice, and then finds its own work.
         mkdir "restart-$i" || { [ -d "restart-$i" ] && same $((++repeated)) 1; }
     done
     wait $writer || die "the write failed"
-    while [ ! -e "$OUT/restarted" ]; do sleep 0.2; done
     same "$(sum restarted)" "$want"
-    same "$(wc -l <journal)" 200
-    same "$(ls -d restart-* | wc -l)" 200
+    same "$(wc -l <journal)" $i
+    same "$(ls -d restart-* | wc -l)" $i
     rmdir restart-*
     rm turns
     same "$(<m)" mode

@@ -29,7 +29,7 @@ if [ $# -gt 0 ]; then
 else
     out=$(mktemp -d); scratch=$out
 fi
-clean_up() { walk_stop -KILL; [ -z "$scratch" ] || rm -rf "$scratch"; }
+clean_up() { walk_over; [ -z "$scratch" ] || rm -rf "$scratch"; }
 trap clean_up EXIT
 tree=${TOUR_TREE:-$out/tree}
 rm -rf "$out/state" "$out/tree"
@@ -50,9 +50,15 @@ else
         --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
         --squash none --cache 256MiB --lease 10s --portmap "$UML_HOST:111"
 fi
+# What local programs get of the file system of the export, the client gets. (By version 2 there are no lists.)
+acls= clones=
+echo probe >"$tree/probe"
+[ "${TOUR_VERSION:-3}" = 2 ] || ! setfacl -m u:4321:r "$tree/probe" 2>/dev/null || acls=yes
+! cp --reflink=always "$tree/probe" "$tree/probe-clone" 2>/dev/null || clones=yes
+rm -f "$tree/probe" "$tree/probe-clone"
 # By version 2 every 8 KiB are synced.
 megabytes=100; [ "${TOUR_VERSION:-3}" != 2 ] || megabytes=20
-{ [ "${TOUR_VERSION:-3}$TOUR_SERVER" != 3 ] || uml_locks; echo "MEGABYTES=$megabytes"; echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
+{ [ "${TOUR_VERSION:-3}$TOUR_SERVER" != 3 ] || uml_locks; echo "MEGABYTES=$megabytes"; echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST ACLS=$acls CLONES=$clones"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 status=0; walk "$out" uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }

@@ -260,17 +260,27 @@ ask "open theirs $theirs" opened
 ask "wait theirs write 10 10" waiting
 dd if=/dev/urandom of=/mnt/mine bs=1M count=8 status=none
 meet
+# All of it goes on until the server is there again, so that it is killed in the middle of it.
+write_on() {
+    while true; do
+        dd if=/mnt/mine of="$1" bs=256K conv=fsync status=none || return 1
+        [ ! -e "$SHARED/killed" ] || return 0
+    done
+}
 writers=()
-for mount in $every; do dd if=/mnt/mine of="/mnt/$mount/big-$ME-$mount" bs=256K conv=fsync status=none & writers+=($!); done
+for mount in $every; do write_on "/mnt/$mount/big-$ME-$mount" & writers+=($!); done
 [ "$ME" = two ] || { sleep 0.3; touch "$SHARED/kill"; }
-for i in {1..50}; do
+i=0
+until [ -e "$SHARED/killed" ] && [ $i -ge 50 ]; do
+    : $((++i))
     for mount in $every; do echo "$i" >>"/mnt/$mount/journal-$ME-$mount"; done
 done
 for writer in "${writers[@]}"; do wait "$writer" || die "a write failed"; done
-until_so test -e "$SHARED/killed"
+echo $i >"$SHARED/turns-$ME"
 meet
+turns=$(<"$SHARED/turns-$other")
 for mount in $every; do cmp /mnt/mine "big-$ME-$mount"; done
-for file in journal-"$other"-*; do same "$(wc -l <"$file")" 50; done
+for file in journal-"$other"-*; do same "$(wc -l <"$file")" "$turns"; done
 step "after that all have their locks still"
 # One that was lost would fail the write.
 ask "waits theirs" waiting

@@ -6,8 +6,11 @@
 #   walk OUT COMMAND...            runs COMMAND, which is the guest, and kills and restarts the server when the guest asks
 #   walk_end OUT                   compares the disk with what the client was told, and ends the server
 #   walk_stop SIGNAL               ends it anyhow
+#   walk_beside COMMAND...         runs COMMAND, which is a guest, beside this script: its process is $WALK_GUEST
+#   walk_over                      ends whatever is left of both
 
 WALK_SERVER=
+WALK_GUEST=
 WALK_COMMAND=()
 
 walk_tree() {
@@ -50,11 +53,25 @@ walk_stop() {
     WALK_SERVER=
 }
 
+# In a process group of its own.
+walk_beside() {
+    set -m
+    ("$@") </dev/null &
+    WALK_GUEST=$!
+    set +m
+}
+
+walk_over() {
+    [ -z "$WALK_GUEST" ] || kill -KILL -- "-$WALK_GUEST" 2>/dev/null || true
+    WALK_GUEST=
+    walk_stop -KILL
+}
+
 walk() {
-    local out=$1 guest status=0; shift
+    local out=$1 status=0; shift
     rm -f "$out"/restart*
-    ("$@") & guest=$!
-    while kill -0 $guest 2>/dev/null; do
+    walk_beside "$@"
+    while kill -0 $WALK_GUEST 2>/dev/null; do
         if [ -e "$out/restart-please" ]; then
             # In the middle of what the guest is doing, on the same state.
             sleep 0.15
@@ -67,7 +84,8 @@ walk() {
         fi
         sleep 0.05
     done
-    wait $guest || status=$?
+    wait $WALK_GUEST || status=$?
+    WALK_GUEST=
     return $status
 }
 

@@ -3,7 +3,7 @@
 
 . "$SCRIPTS/walk.sh"
 fail() { die "$*"; }
-trap 'walk_stop -KILL' EXIT
+trap walk_over EXIT
 
 tour() {
     local version=$1 here options nameless= status=0

@@ -13,7 +13,8 @@
 #                                   turns of 8 ms
 #   VM_CPUS=N                       processors without it (2)
 #   VM_GUEST=ADDRESS                the guest's address (10.0.2.15)
-#   VM_WIRE=listen:PORT|connect:PORT    a wire to another guest instead of this machine's loopback; frames of 9000 bytes
+#   VM_WIRE=listen:PATH|connect:PATH    a wire to another guest, by a Unix socket, instead of this machine's loopback; frames of
+#                                   9000 bytes
 #   VM_HOST=ADDRESS                 $SERVER in the guest
 #
 # SCRIPT is sourced by bash on this machine's file system (read-only). It finds $SERVER (this side's loopback as
@@ -69,7 +70,7 @@ vm_step() {
 }
 
 vm_fetch() {
-    need setfattr=attr make=make gcc-12=gcc-12 xz=xz-utils ip=iproute2 rdma=iproute2 unshare=util-linux
+    need setfattr=attr python3=python3 make=make gcc-12=gcc-12 xz=xz-utils ip=iproute2 rdma=iproute2 unshare=util-linux
     need_installed libibverbs1 ibverbs-providers librdmacm1
     mkdir -p "$VM_CACHE"
     exec {VM_LOCK}>"$VM_CACHE/lock"
@@ -200,11 +201,12 @@ vm_clock() {
     fi
 }
 vm_network() {
-    local wire=${VM_WIRE:-}
+    local wire=${VM_WIRE:-} listens=off
+    [ "${wire%%:*}" != listen ] || listens=on
     case $wire in
         '') printf '%s\n' -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= ;;
         # Two machines on a wire need two addresses there as well.
-        *) printf '%s\n' -netdev "socket,id=net,${wire%%:*}=127.0.0.1:${wire#*:}" \
+        *) printf '%s\n' -netdev "stream,id=net,server=$listens,addr.type=unix,addr.path=${wire#*:}" \
             -device "virtio-net-pci,netdev=net,romfile=,host_mtu=9000,mac=52:54:00:77:00:0${VM_GUEST##*.}" ;;
     esac
 }
@@ -228,7 +230,8 @@ vm_boot() {
     rm -r "$init"
     # An emulated "rep movs" is slow, so the guest is told to copy by other means; and it skips the tests that a
     # kernel makes of itself.
-    QEMU_MODULE_DIR=$qemu/usr/lib/x86_64-linux-gnu/qemu timeout -k 5 "$seconds" \
+    # In the caller's process group, which may be ended as a whole.
+    QEMU_MODULE_DIR=$qemu/usr/lib/x86_64-linux-gnu/qemu timeout --foreground -k 5 "$seconds" \
         "$qemu/lib64/ld-linux-x86-64.so.2" --library-path "$libraries" "$qemu/usr/bin/qemu-system-x86_64" \
         -L "$qemu/usr/share/qemu" -L "$qemu/usr/share/seabios" \
         -M q35 "${clock[@]}" -cpu max,-erms,-fsrm -m 2G \
