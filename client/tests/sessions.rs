@@ -91,7 +91,7 @@ const KEY: Nanos = Nanos::from_secs(4);
 
 #[test]
 fn a_key_that_did_not_come_is_asked_for_again_in_time() {
-    while !is_asked_for_again() {}
+    assert!((0..5).any(|_| is_asked_for_again()));
 }
 
 /// Loses the first new key. `false` if this machine stood still for so long that the old one was refused meanwhile.
