@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 use tempfile::TempDir;
 
@@ -54,6 +54,16 @@ impl World {
             .unwrap_or_else(|error| panic!("{compiler}: {error} (install a C compiler)"));
         assert!(compiled.status.success(), "{}", text(&compiled.stderr));
         program
+    }
+}
+
+/// A program that ends with its test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -129,8 +139,9 @@ fn a_program_in_c_outlives_its_server() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
+        .map(Running)
         .unwrap();
-    let mut told = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut told = std::io::BufReader::new(child.0.stdout.take().unwrap());
     let mut wait_for = |word: &str| {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut told, &mut line).unwrap();
@@ -141,7 +152,7 @@ fn a_program_in_c_outlives_its_server() {
     wait_for("failed by its deadline");
     world.server.restart();
     wait_for("reading again");
-    assert!(child.wait().unwrap().success());
+    assert!(child.0.wait().unwrap().success());
 }
 
 /// Whether every thread of a process is stopped (`T` in proc(5)).
@@ -166,9 +177,10 @@ fn a_ring_on_a_stopped_server_ends_within_a_few_deadlines() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
+        .map(Running)
         .unwrap();
     let mut line = String::new();
-    let mut told = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut told = std::io::BufReader::new(child.0.stdout.take().unwrap());
     told.read_line(&mut line).unwrap();
     assert_eq!(line, "open\n");
     let signal = |name: &str| {
@@ -186,8 +198,8 @@ fn a_ring_on_a_stopped_server_ends_within_a_few_deadlines() {
     while !stopped(world.server.pid()) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    child.stdin.take().unwrap().write_all(b"\n").unwrap();
-    let ended = child.wait().unwrap();
+    child.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let ended = child.0.wait().unwrap();
     signal("-CONT");
     assert!(ended.success(), "{ended}");
 }
