@@ -358,7 +358,7 @@ fn what_was_lost_unasked_is_told_to_the_next_who_syncs() {
     let world = World::new(64);
     let file = world.file("a", b"");
     let written = world.write(&file, 0, b"not yet on any disk");
-    world.store.write_back_badly(file.object());
+    assert!(world.store.write_back_badly(file.object()));
     let commit = || commit(&world.export, &file);
     let refused = commit().expect_err("it is lost");
     assert_eq!(refused.error.status, Status::Io);
@@ -366,7 +366,7 @@ fn what_was_lost_unasked_is_told_to_the_next_who_syncs() {
     let (verifier, _) = commit().expect("told once");
     assert_eq!(verifier, world.export.verifier());
     // Where nothing had been written, nothing is lost.
-    world.store.write_back_badly(file.object());
+    assert!(!world.store.write_back_badly(file.object()));
     commit().expect("nothing is lost");
 }
 

@@ -141,11 +141,11 @@ impl Life {
         text
     }
 
-    /// Kills the server and its machine at any point of their work. Unsynced data may be lost. The server's threads go on for a
-    /// while, as zombies that can reach neither clients nor files.
-    pub fn kill(&self, network: &Network) {
+    /// Kills the server and its machine at any point of their work. The server's threads go on for a while, as zombies
+    /// that can reach neither clients nor files. Returns whether unsynced data was lost.
+    pub fn kill(&self, network: &Network) -> bool {
         network.kill(NAME);
-        self.store.die();
+        self.store.die()
     }
 
     /// Ends what is left of the server.

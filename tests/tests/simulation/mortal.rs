@@ -25,13 +25,14 @@ impl Mortal {
     }
 
     /// Ends the life, as `kill -9` and a power failure at one instant. No call of this life is under way then, and none
-    /// follows.
-    pub fn die(&self) {
+    /// follows. Returns whether that lost any data.
+    pub fn die(&self) -> bool {
         let mut dead = self.dead.write();
         *dead = true;
-        self.store.crash();
+        let lost = self.store.crash();
         drop(dead);
         self.store.interrupt();
+        lost
     }
 
     /// Does something in the state directory of this life, unless that is over.
@@ -73,6 +74,21 @@ impl Store for Mortal {
 
     fn lookup(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Object> {
         self.alive(|s| s.lookup(who, directory, name))
+    }
+
+    fn is_at_hand(&self, object: ObjectId) -> bool {
+        self.alive(|s| Ok(s.is_at_hand(object))) == Ok(true)
+    }
+
+    fn lookup_at_hand(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<Object>> {
+        self.alive(|s| Ok(s.lookup_at_hand(who, directory, name)))
+            .ok()
+            .flatten()
     }
 
     fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
@@ -232,4 +248,24 @@ impl Store for Mortal {
     fn interrupt(&self) {
         self.store.interrupt();
     }
+}
+
+/// Without these answers all that the server does with them goes to its pool, and its polling threads are never tried.
+#[test]
+fn what_is_at_hand_is_so_while_it_lives() {
+    odafs_fabric::sim::explore(1, 1, || {
+        let store = Arc::new(MemoryStore::new(1));
+        let (root, who) = (store.root(), Credential::of(0, 0, &[]));
+        let life = Mortal::new(&store);
+        let made = life.mkdir(&who, root, b"a", &SetAttributes::default());
+        let made = made.expect("made").0;
+        let seen = || {
+            let found = life.lookup_at_hand(&who, root, b"a");
+            let found = found.and_then(|found| found.ok());
+            (life.is_at_hand(made), found.map(|(object, _)| object))
+        };
+        assert_eq!(seen(), (true, Some(made)));
+        life.die();
+        assert_eq!(seen(), (false, None));
+    });
 }

@@ -17,6 +17,8 @@ const LOGS: u64 = 3;
 /// Bytes of a record of the log; all are in one page.
 const RECORD: usize = 512;
 const RECORDS: usize = PAGE / RECORD;
+/// How often something is tried that must succeed in the end.
+const ATTEMPTS: u32 = 20;
 
 /// A file of records. The outside writer appends, and clients write a record behind the end with a gap. Once the outside writer
 /// has appended a record, nobody may read zeros there before a client's later record.
@@ -186,52 +188,88 @@ pub fn reader(world: &World) {
     }
 }
 
-/// A client reads during a write of the outside writer whose times are visible already, and whose bytes come late.
+/// A client reads during a write of the outside writer whose times are visible already, and whose bytes come late. So the page
+/// is in memory.
 fn read_beside_a_long_write(client: &Client, world: &World, store: &MemoryStore, file: ObjectId) {
     let begin = store.outside_change(file, OutsideChange::BeginWrite);
     begin.expect("outside change");
-    if let Ok(file) = client.open(format!("/{}", name_of(OUTSIDE))) {
-        let _ = file.read_at(&mut [0; PAGE], 0);
-    }
+    at_last(world, "the outside writer's file cannot be read", || {
+        let file = client.open(format!("/{}", name_of(OUTSIDE))).ok()?;
+        file.read_at(&mut [0; PAGE], 0).ok()
+    });
     let data = page_of(world.history.fresh_value());
     let end = OutsideChange::EndWrite {
         offset: 0,
         data: &data,
     };
     store.outside_change(file, end).expect("outside change");
+    world.tally.lock().all.outside_of_cached += 1;
 }
 
-/// Checks, after all clients have ended and the server has had time to look, that a read returns what the store holds.
+/// Tries until it succeeds: a connection may be cut once more, and a deadline pass early, but in the end all must be served.
+fn at_last<T>(world: &World, what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..ATTEMPTS {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        world.failed(&format!("{what} at last"));
+        clock::sleep(Nanos::from_secs(1));
+    }
+    panic!("{what} at last\n{}", world.history.check());
+}
+
+/// Checks, after all clients have ended and the server has had time to look, that a read returns what the store holds, and that
+/// some are direct.
 pub fn look_at_last(world: &World, store: &MemoryStore, files: &[ObjectId]) {
-    let Ok(client) = connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)) else {
-        return world.failed("nobody can connect at last");
-    };
+    let client = at_last(world, "nobody can connect", || {
+        connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)).ok()
+    });
     read_beside_a_long_write(&client, world, store, files[usize::from(OUTSIDE)]);
     clock::sleep(Nanos::from_secs(5));
     for (number, object) in files.iter().enumerate() {
         let number = number as u8;
-        let Ok(file) = client.open(format!("/{}", name_of(number))) else {
-            world.failed("a file cannot be opened at last");
-            continue;
-        };
         for page in 0..PAGES {
-            let place: PagePosition = (number, page);
-            let (mut seen, mut stored) = (vec![0; PAGE], vec![0; PAGE]);
-            let at = u64::from(page) * PAGE as u64;
-            let Ok(bytes) = file.read_at(&mut seen, at) else {
-                world.failed("a file cannot be read at last");
-                continue;
-            };
-            let there = store.read_at(*object, at, &mut stored).expect("read");
-            let value = value_of(&seen[..bytes], &world.history, place);
-            let now = value_of(&stored[..there], &world.history, place);
-            assert_eq!(value, now, "{place:?} at last\n{}", world.history.check());
+            read_what_is_stored(&client, world, store, *object, (number, page));
         }
     }
     for log in &world.logs {
-        let file = client.open(log.path());
-        if !file.is_ok_and(|file| log.read(&file, &world.history)) {
-            world.failed("a log cannot be read at last");
-        }
+        at_last(world, "a log cannot be read", || {
+            let file = client.open(log.path()).ok()?;
+            log.read(&file, &world.history).then_some(())
+        });
     }
+    let client = at_last(world, "nobody gets a session", || {
+        connect(world, RpcOver::Messages, (Route::Guarded, Cache::Off)).ok()
+    });
+    let direct = at_last(world, "nobody reads directly", || {
+        let before = client.statistics().direct_hits;
+        // The first brings a reference, and the second uses it.
+        for _ in 0..2 {
+            read_what_is_stored(&client, world, store, files[0], (0, 0));
+        }
+        Some(client.statistics().direct_hits - before).filter(|direct| *direct > 0)
+    });
+    if world.kills > 0 {
+        world.tally.lock().all.direct_after_kill += direct;
+    }
+}
+
+fn read_what_is_stored(
+    client: &Client,
+    world: &World,
+    store: &MemoryStore,
+    object: ObjectId,
+    place: PagePosition,
+) {
+    let (number, page) = place;
+    let (mut seen, mut stored) = (vec![0; PAGE], vec![0; PAGE]);
+    let at = u64::from(page) * PAGE as u64;
+    let bytes = at_last(world, "a file cannot be read", || {
+        let file = client.open(format!("/{}", name_of(number))).ok()?;
+        file.read_at(&mut seen, at).ok()
+    });
+    let there = store.read_at(object, at, &mut stored).expect("read");
+    let value = value_of(&seen[..bytes], &world.history, place);
+    let now = value_of(&stored[..there], &world.history, place);
+    assert_eq!(value, now, "{place:?} at last\n{}", world.history.check());
 }

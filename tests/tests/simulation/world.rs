@@ -5,6 +5,7 @@
 use crate::attacker::attacker;
 use crate::history::{History, PagePosition};
 use crate::life::{Life, NAME, UID};
+use crate::losses::{Losses, Told, failing_disk};
 use crate::nfs4::{self, Model};
 use crate::outside::{Log, look_at_last, outsider, reader, scribe};
 use crate::tally::Tally;
@@ -106,6 +107,8 @@ pub struct World {
     bare: bool,
     /// Whether its connections are iWARP streams.
     iwarp: bool,
+    /// Whether its network cuts connections.
+    cuts: bool,
     /// Whether nothing goes wrong in it.
     calm: bool,
     /// Whether its disk loses some of what was written.
@@ -113,8 +116,9 @@ pub struct World {
     /// Whether its server has memory for the data of one call only.
     tight: bool,
     /// How often the server is killed.
-    kills: u64,
+    pub kills: u64,
     pub history: History,
+    pub losses: Losses,
     store: Arc<MemoryStore>,
     pub logs: Vec<Log>,
     pub captured: Arc<Captured>,
@@ -130,7 +134,7 @@ impl World {
     }
 
     /// The files that clients write to.
-    fn files(&self) -> Vec<u8> {
+    pub fn files(&self) -> Vec<u8> {
         match &self.model {
             Some(model) => model.files.to_vec(),
             None => (0..FILES).collect(),
@@ -222,6 +226,7 @@ pub fn run(seed: u64) -> (String, Tally) {
     if bounded > 0 {
         registration.bytes_max = bounded;
     }
+    let cuts = config.cut_one_in > 0;
     let network = Network::new(seed, config);
     let store = Arc::new(MemoryStore::new(seed));
     let model = is_4(seed).then(|| Arc::new(Model::new(FILES_4, is_in_time(seed))));
@@ -237,11 +242,13 @@ pub fn run(seed: u64) -> (String, Tally) {
         network: network.clone(),
         bare,
         iwarp: kind == "iwarp",
+        cuts,
         calm,
         forgets,
         tight,
         kills,
         history: History::default(),
+        losses: Losses::default(),
         store: Arc::clone(&store),
         logs: Log::some(&store),
         captured: Arc::default(),
@@ -307,7 +314,7 @@ pub fn run(seed: u64) -> (String, Tally) {
         }
         let invoked = world.history.now();
         world.history.say("kill");
-        life.kill(&network);
+        let lost = life.kill(&network);
         // A lease that ran out before may have cost its client what it held.
         if let Some(model) = model {
             model.died();
@@ -322,7 +329,9 @@ pub fn run(seed: u64) -> (String, Tally) {
             clock::sleep(Nanos(below(model.lease.0 / 4)));
         }
         life = start(number + 2);
-        world.tally.lock().kills += 1;
+        let counts = &mut world.tally.lock().all;
+        counts.kills += 1;
+        counts.losing_kills += u64::from(lost);
     }
     for thread in threads {
         thread.join().expect("a client panicked");
@@ -336,9 +345,21 @@ pub fn run(seed: u64) -> (String, Tally) {
         life.end();
     }
     let mut tally = world.tally.lock().clone();
-    tally.runs = 1;
-    tally.replays_refused = world.captured.replayed();
-    (world.history.check(), tally)
+    tally.all.runs = 1;
+    tally.all.replays_refused = world.captured.replayed();
+    let trace = world.history.check();
+    let (lost, heard) = world.losses.all();
+    tally.all.lost_by_disk = lost;
+    // A server that is killed need tell nobody; nor does one whose reply is cut off, and that is asked again.
+    if kills == 0 {
+        tally.all.heard_of_loss = heard;
+        if !world.cuts
+            && let Err(why) = world.losses.check()
+        {
+            panic!("{why}\n{trace}");
+        }
+    }
+    (trace, tally)
 }
 
 /// A file of zeros, stable. Its last page is there at first.
@@ -432,7 +453,7 @@ fn client(world: &World, number: u32) {
             clock::sleep(Nanos(below(model.lease.0 / 4)));
         }
         if world.kills == 0 && below(3) == 0 {
-            tally.log += 1;
+            tally.all.log += 1;
             let log = world.log();
             let file = client.open(log.path());
             if !file.is_ok_and(|file| log.read(&file, history)) {
@@ -447,7 +468,7 @@ fn client(world: &World, number: u32) {
             Ok(file) => file,
             Err(error) => {
                 world.failed(&format!("{who} open: {error}"));
-                tally.lost_reads += 1;
+                tally.all.lost_reads += 1;
                 continue;
             }
         };
@@ -460,6 +481,12 @@ fn client(world: &World, number: u32) {
         if cache == Cache::Delegated {
             delegated.insert(file_number, file.clone());
         }
+        let tell = |told: Option<Told>| {
+            if let Some(told) = told {
+                let times = (invoked, history.now());
+                world.losses.told(file_number, times, told);
+            }
+        };
         let chance = if file_number == OUTSIDE { 0 } else { below(10) };
         match chance {
             0..5 => {
@@ -468,11 +495,11 @@ fn client(world: &World, number: u32) {
                     Ok(bytes) => {
                         let value = value_of(&buffer[..bytes], history, place);
                         history.record(&who, [place], invoked, Action::Read { value }, true);
-                        tally.reads += 1;
+                        tally.all.reads += 1;
                     }
                     Err(error) => {
                         world.failed(&format!("{who} read: {error}"));
-                        tally.lost_reads += 1;
+                        tally.all.lost_reads += 1;
                     }
                 }
             }
@@ -484,11 +511,12 @@ fn client(world: &World, number: u32) {
                     false => file.write_at(&data, at),
                 };
                 let answered = result.is_ok();
+                tell(Told::by(&result, stable));
                 if let Err(error) = result {
                     world.failed(&format!("{who} write: {error}"));
-                    tally.lost_writes += 1;
+                    tally.all.lost_writes += 1;
                 }
-                tally.writes += 1;
+                tally.all.writes += 1;
                 history.record(
                     &who,
                     [place],
@@ -512,6 +540,9 @@ fn client(world: &World, number: u32) {
                     .map(|(p, (value, promised))| (*p, *value, *promised))
                     .collect();
                 let result = file.sync();
+                // Without anything to commit it asks nothing.
+                let asks = mine.iter().any(|(_, _, promised)| *promised);
+                tell(Told::by(&result, asks));
                 for (place, value, _) in &mine {
                     // An answered sync has ended, so its repetitions cannot come later.
                     let (value, answered) = (*value, result.is_ok());
@@ -543,6 +574,10 @@ fn client(world: &World, number: u32) {
                 let path = format!("/{}", name_of(file_number));
                 let result = client.set_attributes(path, &changes);
                 let answered = result.is_ok();
+                tell(Some(match answered {
+                    true => Told::Stable,
+                    false => Told::Nothing,
+                }));
                 if let Err(error) = result {
                     world.failed(&format!("{who} cut: {error}"));
                 }
@@ -560,34 +595,20 @@ fn client(world: &World, number: u32) {
     }
     let seen = client.statistics();
     if rpc_over == RpcOver::Rdma {
-        tally.rdma_reads = seen.rpc_reads;
+        tally.all.rdma_reads = seen.rpc_reads;
         if world.iwarp {
-            tally.iwarp_reads = seen.rpc_reads;
+            tally.all.iwarp_reads = seen.rpc_reads;
         }
     }
-    tally.cache_hits = seen.cache_hits;
+    tally.all.cache_hits = seen.cache_hits;
     if cache == Cache::Delegated {
-        tally.delegated_hits = seen.cache_hits;
-        tally.recalled = seen.delegations_recalled;
+        tally.all.delegated_hits = seen.cache_hits;
+        tally.all.recalled = seen.delegations_recalled;
     }
-    tally.direct_hits = seen.direct_hits;
-    tally.one_sided_hits = seen.one_sided_hits;
-    tally.stale_hits = seen.stale_hits;
-    tally.rpc_reads = seen.rpc_reads;
-    tally.reconnects = seen.reconnects;
+    tally.all.direct_hits = seen.direct_hits;
+    tally.all.one_sided_hits = seen.one_sided_hits;
+    tally.all.stale_hits = seen.stale_hits;
+    tally.all.rpc_reads = seen.rpc_reads;
+    tally.all.reconnects = seen.reconnects;
     world.tally.lock().add(&tally);
-}
-
-/// Loses some of what was written and not synced, before anybody asks for a sync. The next client to sync the file must hear of
-/// it.
-fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
-    for _ in 0..2 {
-        clock::sleep(Nanos::from_micros(below(1000)));
-        let all = world.files();
-        let file = all[below(all.len() as u64) as usize];
-        store.write_back_badly(files[usize::from(file)]);
-        world
-            .history
-            .say(&format!("unsynced data of file {file} was lost"));
-    }
 }

@@ -141,15 +141,15 @@ impl MemoryStore {
     }
 
     /// Makes the system write back a file's unsynced bytes and fail. Each page is lost or not, as the seed decides. The
-    /// next sync reports it to whoever asks.
-    pub fn write_back_badly(&self, object: ObjectId) {
-        self.tree.lock().write_back_badly(object);
+    /// next sync reports it to whoever asks. Returns whether it has anything to report.
+    pub fn write_back_badly(&self, object: ObjectId) -> bool {
+        self.tree.lock().write_back_badly(object)
     }
 
     /// Makes the machine lose power and come back. Each page of each unsynced write is there or not, as the seed decides.
-    /// Watches end.
-    pub fn crash(&self) {
-        self.tree.lock().crash();
+    /// Watches end. Returns whether any bytes of files were lost.
+    pub fn crash(&self) -> bool {
+        self.tree.lock().crash()
     }
 
     /// Makes an outside change, which is reported if the object is watched.

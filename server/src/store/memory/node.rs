@@ -144,10 +144,12 @@ impl Content {
         !std::mem::take(&mut self.lost)
     }
 
-    /// As [`Content::sync_badly`], when nobody has asked for a sync. The next sync reports it.
-    pub fn write_back_badly(&mut self, chance: &mut Chance) {
+    /// As [`Content::sync_badly`], when nobody has asked for a sync. The next sync reports it. Returns whether there will be
+    /// anything to report.
+    pub fn write_back_badly(&mut self, chance: &mut Chance) -> bool {
         self.lost |= !self.unsynced.is_empty();
         self.sync_badly(chance);
+        self.lost
     }
 
     /// A sync that fails. Some pages reach the disk. The others count as written and never get there.
@@ -166,10 +168,13 @@ impl Content {
         self.durable.resize(size as usize, 0);
     }
 
-    pub fn crash(&mut self, chance: &mut Chance) {
+    /// Returns whether bytes were lost.
+    pub fn crash(&mut self, chance: &mut Chance) -> bool {
         self.sync_badly(chance);
         self.lost = false;
+        let lost = self.data != self.durable;
         self.data.clone_from(&self.durable);
+        lost
     }
 }
 

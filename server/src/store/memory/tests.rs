@@ -41,8 +41,10 @@ fn after_crash(seed: u64) -> Vec<u8> {
     store.write_at(&who(), file, 0, &[1; 16384]).unwrap();
     store.sync(file, true).unwrap();
     store.write_at(&who(), file, 0, &[2; 16384]).unwrap();
-    store.crash();
-    content(&store, file)
+    let lost = store.crash();
+    let data = content(&store, file);
+    assert_eq!(lost, data.contains(&1));
+    data
 }
 
 #[test]

@@ -501,26 +501,29 @@ impl Tree {
         injected
     }
 
-    pub fn write_back_badly(&mut self, object: ObjectId) {
+    pub fn write_back_badly(&mut self, object: ObjectId) -> bool {
         if let Some(node) = self.nodes.get_mut(&object.ino)
             && node.generation == object.generation
             && let Body::File(content) = &mut node.body
         {
-            content.write_back_badly(&mut self.chance);
+            return content.write_back_badly(&mut self.chance);
         }
+        false
     }
 
-    pub fn crash(&mut self) {
+    pub fn crash(&mut self) -> bool {
+        let mut lost = false;
         self.used_bytes = 0;
         for node in self.nodes.values_mut() {
             if let Body::File(content) = &mut node.body {
-                content.crash(&mut self.chance);
+                lost |= content.crash(&mut self.chance);
                 node.measure();
             }
             self.used_bytes += node.kept_bytes();
         }
         self.watched.clear();
         self.events.clear();
+        lost
     }
 
     pub fn outside_change(&mut self, object: ObjectId, change: OutsideChange<'_>) -> Result<()> {

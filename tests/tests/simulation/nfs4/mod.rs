@@ -9,6 +9,7 @@ mod recovery;
 mod session;
 mod steps;
 
+use crate::tally::counts;
 use crate::world::{PAGES, World, below};
 use client::{Client, Seen};
 use lines::{BOTH, By};
@@ -103,58 +104,42 @@ impl Model {
     }
 }
 
-/// Counts of what happened to clients of version 4.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub sessions: u64,
-    /// Client ids of minor version 0.
-    pub legacy: u64,
-    pub opens: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub locks: u64,
-    /// Opens and locks that the server refused because another was in the way.
-    pub denied: u64,
-    pub delegations: u64,
-    pub recalls: u64,
-    pub revoked: u64,
-    /// Reads and writes under delegations, without a call.
-    pub cached: u64,
-    /// Looks at attributes.
-    pub looks: u64,
-    /// Answers of clients about files that they may have written by themselves.
-    pub told: u64,
-    /// Compounds that the server got twice.
-    pub repeated: u64,
-    pub reclaims: u64,
-    /// Replies that say that no callback gets through.
-    pub deaf: u64,
-    /// Requests of the server to use fewer slots.
-    pub fewer: u64,
-    /// Slots that the server gave besides.
-    pub more: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
-        self.sessions += other.sessions;
-        self.legacy += other.legacy;
-        self.opens += other.opens;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.locks += other.locks;
-        self.denied += other.denied;
-        self.delegations += other.delegations;
-        self.recalls += other.recalls;
-        self.revoked += other.revoked;
-        self.cached += other.cached;
-        self.looks += other.looks;
-        self.told += other.told;
-        self.repeated += other.repeated;
-        self.reclaims += other.reclaims;
-        self.deaf += other.deaf;
-        self.fewer += other.fewer;
-        self.more += other.more;
+counts! {
+    /// Counts of what happened to clients of version 4.
+    pub struct Tally {
+        sessions,
+        /// Client ids of minor version 0.
+        legacy,
+        opens,
+        reads,
+        writes,
+        locks,
+        /// Opens and locks that the server refused because another was in the way.
+        denied,
+        /// Tests of locks that found nothing in the way,
+        tested_free,
+        /// or another's lock.
+        tested_held,
+        delegations,
+        recalls,
+        revoked,
+        /// Reads and writes under delegations, without a call.
+        cached,
+        /// Looks at attributes.
+        looks,
+        /// Answers of clients about files that they may have written by themselves.
+        told,
+        /// Compounds that the server got twice.
+        repeated,
+        reclaims,
+        /// Opens and locks that were not given back.
+        refused_reclaims,
+        /// Replies that say that no callback gets through.
+        deaf,
+        /// Requests of the server to use fewer slots.
+        fewer,
+        /// Slots that the server gave besides.
+        more,
     }
 }
 
@@ -510,13 +495,24 @@ pub fn finale(world: &World, model: &Model, state: &dyn Fn() -> String) {
             first: 0,
             count: UNITS,
         };
-        let lock = Op::Lock {
+        // Nobody else is left who could hold anything.
+        let (owner, write) = (0, true);
+        let free = last.tally.tested_free;
+        last.perform(&[Op::Test {
             file,
-            owner: 0,
+            owner,
             units,
-            write: true,
-        };
-        last.perform(&[lock]);
+            write,
+        }]);
+        if last.alive && last.tally.tested_free == free {
+            last.fail("a lock is in the way at last");
+        }
+        last.perform(&[Op::Lock {
+            file,
+            owner,
+            units,
+            write,
+        }]);
         let locked = last.held[file]
             .open
             .as_ref()

@@ -298,6 +298,7 @@ impl Client<'_> {
         }
         self.turn += 1;
         if refused(&reply) {
+            self.tally.refused_reclaims += 1;
             let last = results(&reply).pop();
             self.say(&format!("has lost file {file}: {last:?}"));
             let what = What::Open { access: 0, deny: 0 };
@@ -401,6 +402,7 @@ impl Client<'_> {
                 }
             }
             Some(OperationResult::Lock(Err(refused))) => {
+                self.tally.refused_reclaims += 1;
                 self.held[file].turns[owner] += u32::from(!is_new);
                 // The client downgraded the open under the lock.
                 let unfit = *refused == LockFailed::Other(Status::OpenMode);

@@ -3,8 +3,9 @@
 use super::client::{Answer, Client, Delegation, Held, Locks, OWNERS, Open, Plan, Seen, end_of};
 use super::lines::By;
 use super::looks::{Look, Unseen};
-use super::ops::Op;
+use super::ops::{Op, Units};
 use super::session::results;
+use crate::losses::Told;
 use crate::world::value_of;
 use odafs_common::wire::nfs4::*;
 use odafs_fabric::clock::{self, Nanos};
@@ -40,6 +41,7 @@ impl Client<'_> {
                     let results = results(&reply);
                     let last = results.last().expect("a result");
                     self.count(op, last);
+                    self.learns(op, last, invoked);
                     self.after(op, last, invoked, from);
                 }
                 Answer::Somehow => self.unknown(op, invoked),
@@ -103,8 +105,29 @@ impl Client<'_> {
         }
     }
 
+    /// Notes what a reply says of stable storage.
+    fn learns(&self, op: &Op, last: &OperationResult<'_>, invoked: u64) {
+        use OperationResult as R;
+        let told = match last {
+            R::Write(Ok(ok)) if ok.committed == Stable::Unstable => return,
+            R::Write(Ok(_)) | R::Commit(Ok(_)) => Told::Stable,
+            R::Write(Err(Status::Io)) | R::Commit(Err(Status::Io)) => Told::Loss,
+            _ => Told::Nothing,
+        };
+        self.notes(op, invoked, told);
+    }
+
+    /// Notes what the client was told of the file's bytes, if that was what it asked for.
+    fn notes(&self, op: &Op, invoked: u64, told: Told) {
+        if let Op::Write { file, .. } | Op::Commit { file } = op {
+            let times = (invoked, self.world.history.now());
+            (self.world.losses).told(self.model.files[*file], times, told);
+        }
+    }
+
     /// Notes an operation that the server may have executed or not.
     fn unknown(&mut self, op: &Op, invoked: u64) {
+        self.notes(op, invoked, Told::Nothing);
         match op {
             Op::Write {
                 file,
@@ -235,8 +258,20 @@ impl Client<'_> {
                         self.fail(&format!("{op:?} found nothing in the way"));
                     }
                 }
+                self.tally.tested_free += 1;
             }
-            (Op::Test { .. }, R::LockTest(Err(LockFailed::Denied(_)))) => {}
+            (
+                Op::Test {
+                    file,
+                    owner,
+                    units,
+                    write,
+                },
+                R::LockTest(Err(LockFailed::Denied(denied))),
+            ) => {
+                self.tally.tested_held += 1;
+                self.is_in_the_way(op, (*file, *owner, *units, *write), denied);
+            }
             (Op::Test { .. }, R::LockTest(Err(LockFailed::Other(status)))) if later(status) => {}
             (Op::Close { file }, R::Close(Ok(_))) => self.held[*file].open = None,
             (Op::Return { file }, R::DelegationReturn(Ok(()))) => self.drop_delegation(*file),
@@ -383,6 +418,26 @@ impl Client<'_> {
         }
     }
 
+    /// Judges what the server says is in the way of a lock of an owner: it must be another's, of these units, and exclude the
+    /// lock.
+    fn is_in_the_way(
+        &self,
+        op: &Op,
+        (file, owner, units, write): (usize, usize, Units, bool),
+        denied: &LockDenied<'_>,
+    ) {
+        let (offset, length) = units.range();
+        let meets =
+            denied.offset < offset + length && denied.offset.saturating_add(denied.length) > offset;
+        let excludes = write || matches!(denied.kind, LockType::Write | LockType::WriteWait);
+        if denied.owner == self.owned(file, owner) {
+            self.fail(&format!("{op:?} stands in its own way"));
+        }
+        if !meets || !excludes {
+            self.fail(&format!("{op:?} is denied for {denied:?}"));
+        }
+    }
+
     fn locked(&mut self, op: &Op, result: &LockResult<'_>, from: Nanos) {
         let Op::Lock {
             file,
@@ -400,9 +455,7 @@ impl Client<'_> {
             Ok(state) => self.follows(mine.state, state),
             Err(LockFailed::Denied(denied)) => {
                 self.tally.denied += 1;
-                if denied.owner == self.owned(file, owner) {
-                    self.fail(&format!("{op:?} stands in its own way"));
-                }
+                self.is_in_the_way(op, (file, owner, units, write), denied);
             }
             Err(LockFailed::Other(Status::Grace | Status::Delay)) => {}
             Err(LockFailed::Other(status)) => self.fail(&format!("{op:?}: {status:?}")),
