@@ -142,10 +142,16 @@ proptest! {
 #[test]
 fn the_corpus_replays() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/url");
+    let (mut taken, mut refused) = (0, 0);
     for input in std::fs::read_dir(corpus).unwrap() {
         let text = std::fs::read_to_string(input.unwrap().path()).unwrap();
-        if let Ok(url) = text.parse::<Url>() {
-            assert_eq!(url.to_string().parse::<Url>(), Ok(url));
+        match text.parse::<Url>() {
+            Ok(url) => {
+                assert_eq!(url.to_string().parse::<Url>(), Ok(url));
+                taken += 1;
+            }
+            Err(_) => refused += 1,
         }
     }
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
 }

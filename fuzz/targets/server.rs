@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| odafs_tests::server_model::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    odafs_tests::server_model::run(bytes);
+});

@@ -45,11 +45,15 @@ const REPLY_BYTES_MAX: u32 = 64 << 10;
 const STORE_BYTES: u64 = 1 << 20;
 const NAMES: [&[u8]; 8] = [b"a", b"b", b"cc", b"d.d", b".", b"..", b"", b"no/slash"];
 
-/// Makes the calls that `bytes` say.
+/// How often each procedure succeeded (`true`) and failed. `Direct` is a guarded read; before the procedures of the ODAFS program
+/// stands `Odafs`.
+pub type Answered = BTreeMap<(String, bool), u32>;
+
+/// Makes the calls that `bytes` say: how they were answered.
 ///
 /// # Panics
 /// When the server does not keep its word.
-pub fn run(bytes: &[u8]) {
+pub fn run(bytes: &[u8]) -> Answered {
     let mut choices = Choices(bytes);
     let mut world = World::new();
     let mut client =
@@ -58,7 +62,9 @@ pub fn run(bytes: &[u8]) {
         let Some(step) = choices.next() else { break };
         world.step(step, &mut client, &mut choices);
     }
+    let answered = std::mem::take(&mut world.answered);
     world.check_everything();
+    answered
 }
 
 struct World {
@@ -72,6 +78,7 @@ struct World {
     /// What regular files hold, by handle.
     contents: BTreeMap<Vec<u8>, Vec<u8>>,
     written: u8,
+    answered: Answered,
 }
 
 impl World {
@@ -132,6 +139,7 @@ impl World {
             handles: vec![root.to_vec()],
             contents: BTreeMap::new(),
             written: 0,
+            answered: Answered::new(),
         }
     }
 
@@ -184,7 +192,14 @@ impl World {
         }
         let parsed = parse_reply(&reply).expect("a reply");
         assert_eq!(parsed.xid, self.xid);
-        parsed.body.expect("an accepted call").rest().to_vec()
+        let results = parsed.body.expect("an accepted call").rest().to_vec();
+        self.count(format!("{procedure:?}"), results.starts_with(&[0; 4]));
+        results
+    }
+
+    /// Counts an answer. Results of all procedures that are called begin with a status, 0 if they succeed.
+    fn count(&mut self, what: String, succeeded: bool) {
+        *self.answered.entry((what, succeeded)).or_default() += 1;
     }
 
     fn message(&mut self, uid: u32, procedure: Procedure, args: &impl Encode) -> Vec<u8> {

@@ -8,8 +8,8 @@ use odafs_tests::page::{self, PAGE};
 use odafs_tests::served::{self, Served};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 
 /// Pages that are written; the others are only read, to push these out.
@@ -21,7 +21,10 @@ const FILE_BYTES: u64 = 16 << 20;
 /// Histories begin anew with each: a search through a long one takes long.
 const ROUNDS: u32 = 4;
 /// Of a thread in a round.
-const OPERATIONS: u32 = 60;
+const OPERATIONS: u64 = 60;
+/// Of a read that pushes out others.
+const PIECE_BYTES: usize = 64 << 10;
+const PIECES: u64 = FILE_BYTES / PIECE_BYTES as u64;
 const WRITERS: u32 = 2;
 const ROUTES: [Route; 4] = [Route::Rpc, Route::Guarded, Route::OneSided, Route::Policy];
 
@@ -102,28 +105,63 @@ fn open(url: &str, route: Route) -> (Client, File) {
     (client, file)
 }
 
+/// How many pieces of the file have been read in a round. Clients go on beside that, so the whole file passes through the
+/// server's memory between their first operations and their last.
+#[derive(Default)]
+struct Passed {
+    pieces: Mutex<u64>,
+    more: Condvar,
+}
+
+impl Passed {
+    fn set(&self, change: impl FnOnce(&mut u64)) {
+        change(&mut self.pieces.lock().expect("pieces"));
+        self.more.notify_all();
+    }
+
+    /// Waits until so large a part of the file has been read as `operation` is of all of a client's.
+    fn wait(&self, operation: u64) {
+        let pieces = self.pieces.lock().expect("pieces");
+        let behind = |pieces: &mut u64| *pieces * OPERATIONS < operation * PIECES;
+        drop(self.more.wait_while(pieces, behind).expect("pieces"));
+    }
+}
+
+/// Lets all go on when the reader of everything ends, also if it panics.
+struct Freed<'a>(&'a Passed);
+
+impl Drop for Freed<'_> {
+    fn drop(&mut self) {
+        self.0.set(|pieces| *pieces = PIECES);
+    }
+}
+
 /// Reads pages that nobody writes, so that those that are written do not stay in memory.
-fn push_out(url: &str, done: &AtomicBool) {
+fn push_out(url: &str, passed: &Passed, done: &AtomicBool) {
+    let _freed = Freed(passed);
     let (_client, file) = open(url, Route::Rpc);
-    let mut piece = vec![0; 64 << 10];
-    for offset in (0..FILE_BYTES).step_by(piece.len()).cycle() {
-        if done.load(SeqCst) {
+    let mut piece = vec![0; PIECE_BYTES];
+    for number in 0.. {
+        if number >= PIECES && done.load(SeqCst) {
             return;
         }
+        let offset = number % PIECES * PIECE_BYTES as u64;
         file.read_exact_at(&mut piece, offset).expect("read");
+        passed.set(|pieces| *pieces += 1);
     }
 }
 
 fn round(url: &str, clients: &[(Client, File)], world: &World, round: u32) {
-    let done = AtomicBool::new(false);
+    let (passed, done) = (Passed::default(), AtomicBool::new(false));
     thread::scope(|scope| {
-        let pusher = scope.spawn(|| push_out(url, &done));
+        let pusher = scope.spawn(|| push_out(url, &passed, &done));
         let mut threads = Vec::new();
         for (number, (_, file)) in clients.iter().enumerate() {
-            let number = number as u32;
+            let (number, passed) = (number as u32, &passed);
             threads.push(scope.spawn(move || {
                 let mut random = round * 1000 + number;
-                for _ in 0..OPERATIONS {
+                for operation in 0..OPERATIONS {
+                    passed.wait(operation);
                     if number < WRITERS {
                         world.write(file, &mut random);
                     } else {
@@ -149,7 +187,18 @@ fn is_coherent(url: impl Fn(&Served) -> String, options: &[&str]) {
     fs::write(&data, vec![0; FILE_BYTES as usize]).expect("data");
     fs::set_permissions(&data, PermissionsExt::from_mode(0o666)).expect("mode");
     fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("mode");
-    let options = [options, &["--direct", "one-sided", "--cache", "8MiB"]].concat();
+    let options = [
+        options,
+        &[
+            "--direct",
+            "one-sided",
+            "--cache",
+            "8MiB",
+            "--metrics",
+            "127.0.0.1:0",
+        ],
+    ]
+    .concat();
     let server = Served::start(directory.path(), scratch.path(), &options);
     let url = url(&server);
     let readers = ROUTES.into_iter().cycle().take(2 * ROUTES.len());
@@ -165,7 +214,10 @@ fn is_coherent(url: impl Fn(&Served) -> String, options: &[&str]) {
     };
     let mut initial = vec![0; SLOTS as usize];
     for number in 0..ROUNDS {
+        let pushed_out = server.metric("odafs_evictions_total");
         round(&url, &clients, &world, number);
+        let pushed_out = server.metric("odafs_evictions_total") - pushed_out;
+        assert!(pushed_out > 0, "all pages stayed in memory");
         for slot in 0..SLOTS {
             // The last word, when nobody writes any more.
             world.read(&clients[0].1, slot);
@@ -179,17 +231,27 @@ fn is_coherent(url: impl Fn(&Served) -> String, options: &[&str]) {
             }
         }
     }
-    for ((client, _), route) in clients[WRITERS as usize..].iter().zip(ROUTES) {
+    let mut refused = [0, 0];
+    let routes = ROUTES.into_iter().cycle();
+    for ((client, _), route) in clients[WRITERS as usize..].iter().zip(routes) {
         let seen = client.statistics();
         println!(
             "{route:?}: {} direct, {} refused, {} by RPC",
             seen.direct_hits, seen.stale_hits, seen.rpc_reads
         );
-        assert!(
-            seen.direct_hits > 0 || !matches!(route, Route::Guarded | Route::OneSided),
-            "no direct read: nothing was tested"
-        );
+        let at = match route {
+            Route::Guarded => 0,
+            Route::OneSided => 1,
+            _ => continue,
+        };
+        assert!(seen.direct_hits > 0, "no direct read: nothing was tested");
+        refused[at] += seen.stale_hits;
     }
+    // What was pushed out or written over, a reader with a reference to it must have found refused.
+    assert!(
+        refused.iter().all(|refused| *refused > 0),
+        "guarded and one-sided reads refused: {refused:?}"
+    );
     assert_eq!(server.drain(), Some(0));
 }
 

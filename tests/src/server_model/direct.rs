@@ -52,12 +52,10 @@ impl World {
             &args.to_bytes(),
         );
         let reply = self.serve(&message);
-        parse_reply(&reply)
-            .expect("a reply")
-            .body
-            .expect("an accepted call")
-            .rest()
-            .to_vec()
+        let body = parse_reply(&reply).expect("a reply").body;
+        let results = body.expect("an accepted call").rest().to_vec();
+        self.count(format!("Odafs{procedure:?}"), results.starts_with(&[0; 4]));
+        results
     }
 
     /// Opens a session and attaches a connection to it.
@@ -258,7 +256,11 @@ impl World {
     }
 
     /// What the NIC makes of a request for all that the reference covers.
-    fn guarded(&self, client: &mut Client, reference: &Reference) -> Result<Vec<u8>, Exception> {
+    fn guarded(
+        &mut self,
+        client: &mut Client,
+        reference: &Reference,
+    ) -> Result<Vec<u8>, Exception> {
         client.sequence += 1;
         let request = Request {
             mac: client.mac,
@@ -277,7 +279,8 @@ impl World {
             length: reference.length,
         };
         let message = request.seal(&client.key.mac_key(client.mac, client.generation));
-        let nic = self.export.nic().expect("direct reads");
+        let export = Arc::clone(&self.export);
+        let nic = export.nic().expect("direct reads");
         let transfer = match nic.receive(&mut client.connection, &message, clock::now()) {
             Verdict::Read(transfer) => transfer,
             Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("a read is no attach"),
@@ -289,16 +292,18 @@ impl World {
                     exception.forgets_reference(),
                     "{exception} for a good request"
                 );
+                self.count("Direct".to_owned(), false);
                 return Err(exception);
             }
         };
         assert_eq!(transfer.answer, DataTarget::Inline);
         let mut bytes = vec![0; transfer.length as usize];
-        self.export
+        export
             .arena()
             .copy_out(transfer.frame.frame(), transfer.offset, &mut bytes);
         nic.finish(transfer);
         assert_eq!(bytes.len(), reference.length as usize);
+        self.count("Direct".to_owned(), true);
         Ok(bytes)
     }
 

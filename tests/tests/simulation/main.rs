@@ -51,6 +51,7 @@ const MANY: u64 = 1000;
 /// What may happen in none of a few.
 const RARE: &[&str] = &[
     "lost_writes",
+    "delegated_hits",
     "one_sided_hits",
     "recalled",
     "reconnects",
