@@ -69,6 +69,7 @@ const RARE: &[&str] = &[
     "told",
     "refused_reclaims",
     "deaf",
+    "slots_recalled",
     "fewer",
     "more",
 ];

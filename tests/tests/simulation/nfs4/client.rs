@@ -239,7 +239,10 @@ impl<'w> Client<'w> {
         self.tally.told += told;
         match recalled {
             Some(Asked::Delegation(state)) => self.recall(state),
-            Some(Asked::Slots(target)) => self.aim(target),
+            Some(Asked::Slots(target)) => {
+                self.tally.slots_recalled += 1;
+                self.aim(target);
+            }
             None => {}
         }
         if !self.careful && below(30) == 0 {

@@ -136,7 +136,9 @@ counts! {
         refused_reclaims,
         /// Replies that say that no callback gets through.
         deaf,
-        /// Requests of the server to use fewer slots.
+        /// Slots that the server called back because there were too many.
+        slots_recalled,
+        /// Replies that ask for the use of fewer slots, also old ones that come again.
         fewer,
         /// Slots that the server gave besides.
         more,
