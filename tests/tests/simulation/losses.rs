@@ -105,8 +105,13 @@ impl Losses {
 
 /// Loses some of what was written and not synced.
 pub fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
-    for _ in 0..2 {
-        clock::sleep(Nanos::from_micros(below(1000)));
+    // Where there are leases, clients take their time.
+    let apart = world
+        .model
+        .as_ref()
+        .map_or(1_000_000, |model| model.lease.0);
+    for _ in 0..3 {
+        clock::sleep(Nanos(below(apart)));
         let all = world.files();
         let file = all[below(all.len() as u64) as usize];
         let from = world.history.now();

@@ -9,6 +9,7 @@
 #![cfg(shuttle)]
 
 mod attacker;
+mod client;
 mod history;
 mod life;
 mod losses;
