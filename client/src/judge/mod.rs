@@ -212,6 +212,12 @@ mod regret {
     fn tcp_guarded() {
         table(&["ours"], Export::ALL[3], 1);
     }
+
+    #[test]
+    #[ignore = "prints a table, and fails where a plan costs more than it may"]
+    fn tcp_long() {
+        table(&["ours"], Export::ALL[4], 1);
+    }
 }
 
 /// The plans that numbers were chosen on, and what other rules make of them.

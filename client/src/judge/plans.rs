@@ -1,6 +1,6 @@
 //! Plans in which what pays changes.
 
-use super::world::{Phase, Route, WORKING_SET};
+use super::world::{Phase, Route, Stalls, WORKING_SET};
 
 /// A plan.
 #[derive(Debug, Clone)]
@@ -44,6 +44,14 @@ pub fn all(reads: u32, variant: u32) -> Vec<Plan> {
         moves_every: (f64::from(WORKING_SET) * of) as u32,
         ..calm
     };
+    let stalls = |slower: f64, lasts_ns: f64| Phase {
+        stalls: Some(Stalls {
+            every_ns: 5_000_000,
+            lasts_ns: lasts_ns as u64,
+            slower,
+        }),
+        ..calm
+    };
     let plan = |name, phases: &[Phase]| Plan {
         name,
         phases: phases.to_vec(),
@@ -77,6 +85,14 @@ pub fn all(reads: u32, variant: u32) -> Vec<Plan> {
         plan(
             "server loads up",
             &[calm, load(pick(0.5, 0.3)), load(pick(0.8, 0.7)), calm],
+        ),
+        plan(
+            "processors are taken away",
+            &[
+                stalls(pick(3.0, 2.0), 500_000.0),
+                stalls(pick(10.0, 8.0), pick(400_000.0, 600_000.0)),
+                calm,
+            ],
         ),
     ]
 }

@@ -216,14 +216,13 @@ impl Player for Exp3S {
 
 /// The client's own policy, asked and told by the client's own code.
 pub struct Ours {
+    class: SizeClass,
     policy: Policy,
     file: Record,
     orders: Orders,
     tick: Tick,
     asked: Option<AskedRead>,
 }
-
-const CLASS: SizeClass = SizeClass::nth(2);
 
 impl Ours {
     /// Knows nothing yet.
@@ -232,8 +231,9 @@ impl Ours {
         policy.grant(choice_of(export.most), true);
         let file = policy.record();
         let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
-        orders.set(CLASS, policy.standing(&file, CLASS));
+        orders.set(export.class, policy.standing(&file, export.class));
         Self {
+            class: export.class,
             policy,
             file,
             orders,
@@ -245,9 +245,9 @@ impl Ours {
 
 impl Player for Ours {
     fn choose(&mut self, now_ns: u64) -> Wish {
-        let asked = AskedRead::standing(&self.orders, &self.tick, CLASS);
-        let (policy, file) = (&mut self.policy, &mut self.file);
-        let asked = asked.unwrap_or_else(|| AskedRead::of_policy(policy, file, CLASS, now_ns));
+        let asked = AskedRead::standing(&self.orders, &self.tick, self.class);
+        let (policy, file, class) = (&mut self.policy, &mut self.file, self.class);
+        let asked = asked.unwrap_or_else(|| AskedRead::of_policy(policy, file, class, now_ns));
         self.asked = Some(asked);
         Wish {
             route: route_of(asked.order.choice),

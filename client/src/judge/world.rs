@@ -2,7 +2,9 @@
 //! machine's noise comes on top.
 //!
 //! Costs and noise are those that `odafs bench policy` and `odafs bench breakdown` measure. What a read meets depends on
-//! its number and the seed alone, not on the routes taken before, so that players are compared on the same luck.
+//! its number, the time and the seed alone, not on the routes taken before, so that players are compared on the same luck.
+
+use crate::route::SizeClass;
 
 /// A route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ impl Route {
 pub struct Export {
     /// As the table of regrets shows it.
     pub name: &'static str,
+    /// The size class of the reads.
+    pub class: SizeClass,
     /// The most direct route that is granted.
     pub most: Route,
     /// A read by each route, where all goes well.
@@ -56,16 +60,18 @@ pub struct Export {
 
 impl Export {
     /// Those that are judged.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::shm("shm one-sided", Route::OneSided),
         Self::shm("shm guarded", Route::Guarded),
         Self::tcp("tcp one-sided", Route::OneSided),
         Self::tcp("tcp guarded", Route::Guarded),
+        Self::tcp_long("tcp 64 KiB"),
     ];
 
     const fn shm(name: &'static str, most: Route) -> Self {
         Self {
             name,
+            class: SizeClass::nth(2),
             most,
             cost_ns: [1370.0, 1200.0, 480.0],
             stale_ns: [0.0, 550.0, 60.0],
@@ -81,6 +87,7 @@ impl Export {
     const fn tcp(name: &'static str, most: Route) -> Self {
         Self {
             name,
+            class: SizeClass::nth(2),
             most,
             cost_ns: [11_600.0, 9500.0, 9900.0],
             stale_ns: [0.0, 8500.0, 9900.0],
@@ -90,6 +97,18 @@ impl Export {
             connect_ns: 400_000.0,
             map_ns: 0.0,
             tcp: true,
+        }
+    }
+
+    /// Reads of 16 pages: one call brings them all, and a direct read asks for each.
+    const fn tcp_long(name: &'static str) -> Self {
+        Self {
+            class: SizeClass::nth(4),
+            cost_ns: [45_000.0, 52_000.0, 75_000.0],
+            stale_ns: [0.0, 8500.0, 9900.0],
+            fill_ns: 16.0 * 5500.0,
+            learn_ns: 5000.0,
+            ..Self::tcp(name, Route::OneSided)
         }
     }
 
@@ -119,6 +138,19 @@ pub struct Phase {
     pub load: f64,
     /// Reads after which the working set has moved on by half of itself; 0: it stays.
     pub moves_every: u32,
+    /// Stretches of time in which all is slow that the server has a part in.
+    pub stalls: Option<Stalls>,
+}
+
+/// Stretches of time in which the host gives the processors to others.
+#[derive(Debug, Clone, Copy)]
+pub struct Stalls {
+    /// One comes in each stretch of this length.
+    pub every_ns: u64,
+    /// So long it lasts.
+    pub lasts_ns: u64,
+    /// How many times as long a read takes that begins in it.
+    pub slower: f64,
 }
 
 impl Phase {
@@ -130,6 +162,7 @@ impl Phase {
         slower: [1.0; 3],
         load: 0.0,
         moves_every: 0,
+        stalls: None,
     };
 }
 
@@ -351,6 +384,9 @@ impl World {
         if self.luck(3).is_multiple_of(OUTLIERS.0) {
             ns *= OUTLIERS.1;
         }
+        if route.wakes(self.export.tcp) {
+            ns *= self.stalled();
+        }
         let waits_ns = self.waits_ns(route);
         if waits_ns > 0.0 && self.chance(4) < self.phase.load {
             // Whoever finds others before it waits as long as they take: exponentially.
@@ -360,6 +396,19 @@ impl World {
             ns += self.export.wake_ns;
         }
         ns
+    }
+
+    /// How many times as long a read takes now because of a stall.
+    fn stalled(&self) -> f64 {
+        let Some(stalls) = self.phase.stalls else {
+            return 1.0;
+        };
+        let (nth, at_ns) = (self.now_ns / stalls.every_ns, self.now_ns % stalls.every_ns);
+        let begins_ns = mixed(self.seed ^ nth) % (stalls.every_ns - stalls.lasts_ns);
+        match (begins_ns..begins_ns + stalls.lasts_ns).contains(&at_ns) {
+            true => stalls.slower,
+            false => 1.0,
+        }
     }
 
     /// The mean wait behind others at the server (M/M/1, with reads of others that take ten times as long as ours).
