@@ -49,35 +49,49 @@ impl Cost {
     }
 
     /// Forgets runs older than the last `fresh` ones if these took longer or shorter by this factor, because the older
-    /// ones then belong to the past.
+    /// ones then belong to the past. Both halves of the fresh runs must say so: if a busy neighbour slows down one turn
+    /// of a trial, that is no change.
     pub fn forget_if_changed(&mut self, fresh: usize, factor: f64) {
-        let (Some(now), Some(all)) = (self.median_of_last(fresh), self.estimate()) else {
+        let fresh = fresh.min(self.held);
+        let first = fresh / 2;
+        let older = self.median(fresh, self.held);
+        let Some(older) = older.filter(|_| first > 0) else {
             return;
         };
-        let off = f64::from(now) / all.mean_ns.max(1.0);
-        if (1.0 / factor..factor).contains(&off) {
-            return;
+        let top = older.saturating_mul(CLIP);
+        let [first, second, older] = [(first, fresh), (0, first), (fresh, self.held)]
+            .map(|(from, to)| self.mean(from, to, top));
+        let (lower, higher) = (first.min(second), first.max(second));
+        if lower > older * factor || higher * factor < older {
+            let mut kept = Self::default();
+            (0..fresh)
+                .rev()
+                .for_each(|ago| kept.add(self.nth_last(ago).into()));
+            *self = kept;
         }
-        let mut kept = Self::default();
-        (0..fresh.min(self.held))
-            .rev()
-            .for_each(|ago| kept.add(self.nth_last(ago).into()));
-        *self = kept;
     }
 
     fn nth_last(&self, ago: usize) -> u32 {
         self.samples[(self.next + 2 * WINDOW - 1 - ago) % WINDOW]
     }
 
-    fn median_of_last(&self, last: usize) -> Option<u32> {
-        let last = last.min(self.held);
+    /// The median of the runs before the last `from` ones, back to the last `to` ones.
+    fn median(&self, from: usize, to: usize) -> Option<u32> {
         let mut sorted = [0; WINDOW];
-        for (ago, sample) in sorted[..last].iter_mut().enumerate() {
+        let sorted = &mut sorted[..to - from];
+        for (sample, ago) in sorted.iter_mut().zip(from..to) {
             *sample = self.nth_last(ago);
         }
-        let sorted = &mut sorted[..last];
         sorted.sort_unstable();
-        sorted.get(last / 2).copied()
+        sorted.get(sorted.len() / 2).copied()
+    }
+
+    /// Their mean, where none counts as more than `top`.
+    fn mean(&self, from: usize, to: usize, top: u32) -> f64 {
+        let sum: f64 = (from..to)
+            .map(|ago| f64::from(self.nth_last(ago).min(top)))
+            .sum();
+        sum / (to - from) as f64
     }
 
     /// The clipped mean, once there are enough samples. It leaves out the highest in sixteen, and counts none as more
@@ -184,15 +198,51 @@ mod tests {
     #[test]
     fn what_is_of_another_time_is_forgotten() {
         let mut cost = cost_of((0..100).map(|n| if n < 90 { 10 } else { 1000 + n }));
-        assert_eq!(cost.median_of_last(5), Some(1097));
+        assert_eq!(cost.median(0, 5), Some(1097));
         cost.forget_if_changed(10, 1.5);
         let mean_ns = cost.estimate().expect("ten samples").mean_ns;
         assert!(mean_ns > 1000.0, "{mean_ns}");
         cost.add(7);
-        assert_eq!(cost.median_of_last(1), Some(7));
+        assert_eq!(cost.median(0, 1), Some(7));
         let before = cost.estimate();
         cost.forget_if_changed(10, 1.5);
         assert_eq!(cost.estimate(), before);
+    }
+
+    #[test]
+    fn half_of_the_fresh_is_not_another_time() {
+        let turns = |first: u64, second: u64| {
+            let mut cost = cost_of((0..64).map(|n| match n {
+                ..52 => 1000 + n % 10,
+                52..58 => first,
+                _ => second,
+            }));
+            cost.forget_if_changed(12, 1.5);
+            cost.held
+        };
+        for slow in [2000, 10_000] {
+            assert_eq!(turns(1000, slow), 64);
+            assert_eq!(turns(slow, 1000), 64);
+            assert_eq!(turns(slow, slow), 12);
+            assert_eq!(
+                turns(1000 * 1000 / slow, slow),
+                64,
+                "up and down is no change"
+            );
+        }
+        assert_eq!(turns(500, 400), 12);
+    }
+
+    /// Four reads in ten wait behind others for a while, some for long.
+    #[test]
+    fn a_skewed_cost_is_not_another_time() {
+        let mut cost = cost_of((0..64u64).map(|n| match n % 5 {
+            3 => 14_000 + 20_000 * (n % 3),
+            4 => 14_000 + 30_000 * (n % 4),
+            _ => 14_000,
+        }));
+        cost.forget_if_changed(12, 1.5);
+        assert_eq!(cost.held, 64);
     }
 
     #[test]

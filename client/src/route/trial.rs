@@ -395,6 +395,62 @@ mod tests {
         assert!(outlier_ns < 32 * calm_ns, "{outlier_ns} for {calm_ns}");
     }
 
+    /// Runs a trial. Read `n` of it by this route takes `ns(n, route)`. Returns whether the best route has changed.
+    fn try_once(class: &mut Class, ns: impl Fn(u32, Choice) -> u64) -> bool {
+        class.passed(u64::MAX);
+        assert!(class.begin_trial(Tried::All, None, 0));
+        for read in 0.. {
+            let (choice, measured) = class.next_of_trial().expect("a trial is on");
+            if let Some(verdict) = class.tried(choice, measured, ns(read, choice)) {
+                return class.conclude(verdict, &Config::default(), 0.0);
+            }
+        }
+        unreachable!("it ends")
+    }
+
+    /// Calls have won eight trials against guarded reads.
+    fn calls_stand() -> Class {
+        let mut class = Class::default();
+        class.grant(Choice::Guarded, Choice::Rpc, &Config::default());
+        for _ in 0..8 {
+            assert!(!try_once(&mut class, |_, choice| long_ns(choice)));
+        }
+        class
+    }
+
+    /// As measured over tcp.
+    fn long_ns(choice: Choice) -> u64 {
+        match choice {
+            Choice::Rpc => 45_000,
+            _ => 52_000,
+        }
+    }
+
+    /// Another client had the processor for the length of a turn.
+    #[test]
+    fn one_slow_turn_is_no_change() {
+        for slow in [2, 3, 10] {
+            for turn in 0..4 {
+                let mut class = calls_stand();
+                let changed = try_once(&mut class, |read, choice| {
+                    long_ns(choice) * if read / TURN == turn { slow } else { 1 }
+                });
+                assert!(!changed, "turn {turn} took {slow} times as long");
+            }
+        }
+    }
+
+    #[test]
+    fn a_route_that_slows_down_loses_the_next_trial() {
+        let mut class = calls_stand();
+        let slow = |_, choice| match choice {
+            Choice::Rpc => 2 * long_ns(choice),
+            _ => long_ns(choice),
+        };
+        assert!(try_once(&mut class, slow));
+        assert_eq!(class.best(), Choice::Guarded);
+    }
+
     /// Runs a trial of guarded reads, which stand, against calls, all of which take this long. Each read follows so many
     /// hits. Returns the number of reads.
     fn play(class: &mut Class, of: Tried, hits: u32, read_ns: u64) -> u32 {
