@@ -374,6 +374,8 @@ mod contest;
 #[cfg(all(test, not(shuttle)))]
 mod growing;
 #[cfg(all(test, not(shuttle)))]
+mod many;
+#[cfg(all(test, not(shuttle)))]
 mod speed;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,8 @@ mod trial;
 
 pub use asked::{AskedRead, News, ReadOutcome};
 pub use config::Config;
+#[cfg(test)]
+pub use keep::whole_chance;
 pub use order::{CLASSES, Choice, Orders, Purpose, RouteOrder, SizeClass};
 pub use policy::{Explanation, Policy, Record};
 pub use reuse::{PageName, Reuse};

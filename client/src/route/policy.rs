@@ -431,7 +431,7 @@ impl Policy {
             (Purpose::Standing, _) => {
                 let known_ns = costs.cost_ns(choice).map(|ns| ns as u64);
                 if let (Some((keep, _)), Some(ns)) = (&mut self.cache, sample_ns.or(known_ns)) {
-                    keep.missed(class.index(), count, ns);
+                    keep.missed(class.index(), choice, count, ns);
                 }
                 if sample_ns.is_some_and(|ns| costs.took(choice, count, ns)) {
                     self.begin_trial(file, class, now_ns);
@@ -449,7 +449,9 @@ impl Policy {
         let kept = self.keeps(class, best);
         let route_ns = self.cost_ns(class, best);
         let instead_ns = match (&self.cache, route_ns) {
-            (Some((keep, _)), Some(ns)) if kept => Some(keep.mean_ns(class.index(), ns) as u64),
+            (Some((keep, _)), Some(ns)) if kept => {
+                Some(keep.mean_ns(class.index(), best, ns) as u64)
+            }
             _ => None,
         };
         let tried = match kept && self.may_try_misses(class) {
@@ -514,7 +516,7 @@ impl Policy {
         };
         self.cache
             .as_mut()
-            .is_some_and(|(keep, _)| keep.decide(class.index(), route_ns, page_ns))
+            .is_some_and(|(keep, _)| keep.decide(class.index(), choice, route_ns, page_ns))
     }
 
     /// The times of a class. A time that has not been measured yet comes from the nearest class, or is guessed so that
