@@ -39,6 +39,8 @@ fn found(span: u64, pages: u64) -> (f64, f64) {
     (found as f64 / reads / span as f64, f64::from(whole) / reads)
 }
 
+/// Prints the pages of a read, the pages that are read by the size of the cache, and the shares of pages and of whole reads
+/// that were found and of those that the policy expects.
 #[test]
 fn whole_reads_are_found_as_rarely_as_the_policy_expects() {
     for span in [4, 16, 64] {
@@ -46,10 +48,9 @@ fn whole_reads_are_found_as_rarely_as_the_policy_expects() {
             let (page, whole) = found(span, (FRAMES as f64 * times) as u64);
             let expected = whole_chance(page, span as f64);
             let off = (whole - expected).abs();
-            assert!(
-                off < 0.04 + 0.1 * whole,
-                "{span} pages of {times} times the cache: {page} {whole}"
-            );
+            let line = format!("{span} pages, {times}: {page:.3} {whole:.3} {expected:.3}");
+            println!("{line}");
+            assert!(off < 0.04 + 0.1 * whole, "{line}");
         }
     }
 }
