@@ -56,7 +56,7 @@ pub fn identity(path: &Path) -> Result<[u8; 32]> {
         );
     }
     match key(text.trim()) {
-        Some(PublicKey(bytes)) => Ok(bytes),
+        Some(key) => Ok(key),
         None => bail!(Usage(format!(
             "{shown}: this is no secret key, which has 64 hexadecimal digits (`odafs identity FILE` makes one)"
         ))),
@@ -85,7 +85,7 @@ pub fn keys(path: &Path) -> Result<Vec<PublicKey>> {
             continue;
         }
         match key(digits) {
-            Some(key) => keys.push(key),
+            Some(key) => keys.push(PublicKey(key)),
             None => bail!(Usage(format!(
                 "{}, line {number}: this is no public key, which has 64 hexadecimal digits",
                 path.display()
@@ -101,7 +101,7 @@ pub fn keys(path: &Path) -> Result<Vec<PublicKey>> {
     Ok(keys)
 }
 
-fn key(digits: &str) -> Option<PublicKey> {
+fn key(digits: &str) -> Option<[u8; 32]> {
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
@@ -109,7 +109,7 @@ fn key(digits: &str) -> Option<PublicKey> {
     for (at, byte) in key.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
     }
-    Some(PublicKey(key))
+    Some(key)
 }
 
 #[cfg(test)]

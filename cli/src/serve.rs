@@ -138,8 +138,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Starts the server, which may take minutes for a large page cache. Meanwhile a signal ends this process: nobody is served yet,
-/// so there is nothing to drain. Returns whether SIGHUP came, if that asks to read a file again (`reloads`).
+/// Starts the server, which may take minutes for a large page cache. Meanwhile a signal ends this process: nobody is served
+/// yet, or has been for longer than a moment, so there is nothing to drain. Returns whether SIGHUP came, if that asks to read
+/// a file again (`reloads`).
 fn start(
     config: &ServerConfig,
     runtime: &tokio::runtime::Runtime,

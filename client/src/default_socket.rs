@@ -16,7 +16,7 @@ use std::{
 const SOCKET: &str = "odafs.sock";
 
 /// The first socket that exists and answers: of a server in this systemd unit, of this user's own, or else of root's. If there
-/// is none, the one that this user's server would create, so that the error names it.
+/// is none, the one that this user's server would create outside of a unit, so that the error names it.
 ///
 /// # Errors
 /// The only socket is in a directory where another user may have put it.

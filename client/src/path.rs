@@ -75,11 +75,12 @@ impl Walk<'_> {
         existing: &Path,
         new: &Path,
     ) -> Result<(FileHandle, EntryName), PathError> {
-        let (names, name) = self.split(new)?;
-        let same = self.split(existing).ok().filter(|(of, _)| *of == names);
-        let Some((_, last)) = same else {
-            let found = self.find(existing, false)?;
-            return Ok((found.handle, self.place(new)?));
+        let (name, last) = match (self.split(new), self.split(existing)) {
+            (Ok((names, name)), Ok((of, last))) if of == names => (name, last),
+            _ => {
+                let found = self.find(existing, false)?;
+                return Ok((found.handle, self.place(new)?));
+            }
         };
         let directory = self.place(existing)?.directory;
         let found = self.shared.nfs().lookup(&directory, &last);

@@ -73,37 +73,6 @@ impl NfsTcpTransport {
             message: Vec::new(),
         })
     }
-
-    fn fill(&mut self, deadline: Nanos) -> Result<bool, Broken> {
-        let mut patience = self.waits.begin(deadline);
-        let mut how = RecvFlags::DONTWAIT;
-        loop {
-            match recv(&self.stream, &mut *self.input, how) {
-                Ok((_, 0)) => return Err(Broken::by_peer("the server closed the connection")),
-                Ok((_, bytes)) => {
-                    self.waits.ended(&patience);
-                    (self.taken, self.filled) = (0, bytes);
-                    return Ok(true);
-                }
-                Err(error) if !is_wait(&error.into()) => return Err(broken(error.into())),
-                Err(_) if how.is_empty() => {
-                    if clock::now() >= deadline {
-                        return Ok(false);
-                    }
-                }
-                // The thread sleeps in the next look at the stream, which saves a call of poll(2).
-                Err(_) => {
-                    let sleep = |_| {
-                        how = RecvFlags::empty();
-                        Ok(())
-                    };
-                    if !patience.rest_by(sleep)? {
-                        return Ok(false);
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(not(shuttle))]
@@ -169,19 +138,37 @@ impl RpcTransport for NfsTcpTransport {
     }
 
     fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken> {
+        // One wait, though the answer may come in many pieces.
+        let mut patience = self.waits.begin(deadline);
+        let mut how = RecvFlags::DONTWAIT;
         loop {
             let mut input = &self.input[self.taken..self.filled];
             let record = self.assembler.feed(&mut input);
             self.taken = self.filled - input.len();
             match record {
                 Ok(Some(message)) => {
+                    self.waits.ended(&patience);
                     self.message = message;
                     return Ok(true);
                 }
                 Ok(None) => {}
                 Err(error) => return Err(Broken::new(error)),
             }
-            if !self.fill(deadline)? {
+            let goes_on = match recv(&self.stream, &mut *self.input, how) {
+                Ok((_, 0)) => return Err(Broken::by_peer("the server closed the connection")),
+                Ok((_, bytes)) => {
+                    (self.taken, self.filled) = (0, bytes);
+                    clock::now() < deadline
+                }
+                Err(error) if !is_wait(&error.into()) => return Err(broken(error.into())),
+                Err(_) if how.is_empty() => clock::now() < deadline,
+                // The thread sleeps in the next look at the stream, which saves a call of poll(2).
+                Err(_) => patience.rest_by(|_| {
+                    how = RecvFlags::empty();
+                    Ok(())
+                })?,
+            };
+            if !goes_on {
                 return Ok(false);
             }
         }
@@ -276,5 +263,53 @@ mod tests {
             assert!(!transport.receive(deadline).expect("a connection"));
             assert!(clock::now() >= deadline);
         }
+    }
+
+    /// A server that sends pieces without end makes no call endless, and no late answer counts as one in time.
+    #[test]
+    fn pieces_are_no_answers() {
+        let (mut transport, mut theirs) = pair();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Fragments of no length, none of which is the last.
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if theirs.write_all(&[0; 64]).is_err() {
+                        return;
+                    }
+                }
+            });
+            let soon = clock::now() + Nanos::from_millis(20);
+            let ended = transport.receive(soon).expect("a connection");
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(!ended);
+            // Or the peer could not write, and would not look.
+            transport
+                .stream
+                .shutdown(std::net::Shutdown::Both)
+                .expect("a socket");
+        });
+
+        let (mut transport, mut theirs) = pair();
+        let record = [&RecordMark::whole(64).to_bytes()[..], &[1; 64]].concat();
+        let far = clock::now() + Nanos::from_secs(600);
+        thread::scope(|scope| {
+            let (asks, asked) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                while asked.recv().is_ok() {
+                    thread::sleep(Duration::from_millis(1));
+                    for piece in record.chunks(4) {
+                        theirs.write_all(piece).expect("room");
+                        thread::sleep(Duration::from_micros(20));
+                    }
+                }
+            });
+            for _ in 0..20 {
+                asks.send(()).expect("a peer");
+                assert!(transport.receive(far).expect("a connection"));
+            }
+            drop(asks);
+        });
+        assert!(!transport.waits.polls(), "each answer was late");
     }
 }

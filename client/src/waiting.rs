@@ -103,22 +103,24 @@ impl Patience {
 
     /// Call this after a poll of `pair` that found nothing. Returns false if the deadline has passed.
     pub fn rest(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
+        if !(self.polls + 1).is_multiple_of(Self::POLLS) && self.spin != Some(Nanos(0)) {
+            self.polls += 1;
+            odafs_fabric::sync::hint::spin_loop();
+            return Ok(true);
+        }
         self.rest_by(|left| match pair.wait(Some(left)) {
             Ok(()) | Err(PostError::Closed) => Ok(()),
             Err(error) => Err(Broken::new(error)),
         })
     }
 
-    /// As [`Patience::rest`], where `sleep` sleeps until something comes, for so long at most.
+    /// As [`Patience::rest`], after a poll that took longer than a look at the clock. `sleep` sleeps until something comes,
+    /// for so long at most.
     pub fn rest_by(
         &mut self,
         sleep: impl FnOnce(Nanos) -> Result<(), Broken>,
     ) -> Result<bool, Broken> {
         self.polls += 1;
-        if !self.polls.is_multiple_of(Self::POLLS) && self.spin != Some(Nanos(0)) {
-            odafs_fabric::sync::hint::spin_loop();
-            return Ok(true);
-        }
         let now = clock::now();
         if now >= self.deadline {
             return Ok(false);

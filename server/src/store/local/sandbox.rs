@@ -13,8 +13,8 @@ pub fn check_openat2() -> io::Result<()> {
     match openat2(CWD, ".", flags, Mode::empty(), BENEATH) {
         // A systemd unit's filter says ENOSYS, that of an old container runtime EPERM. The call itself knows no EPERM here.
         Err(errno @ (Errno::NOSYS | Errno::PERM)) => Err(io::Error::other(format!(
-            "{}: the server looks up each name with openat2(2), which is blocked here; remove RestrictSUIDSGID= from the \
-             systemd unit, or take a container runtime whose seccomp profile allows the call (without a sandbox, Linux \
+            "{}: the server looks up each name with openat2(2), which is blocked here; remove RestrictSUIDSGID= and \
+             DynamicUser=, which implies it, from the systemd unit, or take a container runtime whose seccomp profile allows the call (without a sandbox, Linux \
              5.6 has it)",
             io::Error::from(errno)
         ))),

@@ -8,7 +8,9 @@
 //! A descriptor is what is known, not an object: an object that has lost its last name has no descriptor any more, so it is
 //! looked for anew, and is STALE.
 
-use std::cell::{Cell, RefCell};
+#[cfg(test)]
+use std::cell::Cell;
+use std::cell::RefCell;
 
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, Weak};
@@ -26,7 +28,16 @@ type Seen = [Option<(Weak<Descriptor>, Nanos)>; DIRECTORIES];
 thread_local! {
     /// `None` outside of a call.
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
-    static FOR: Cell<Nanos> = const { Cell::new(KNOWN_FOR) };
+}
+
+#[cfg(test)]
+thread_local!(static FOR: Cell<Nanos> = const { Cell::new(KNOWN_FOR) });
+
+fn is_fresh(age: Nanos) -> bool {
+    #[cfg(test)]
+    return age < FOR.get();
+    #[cfg(not(test))]
+    return age < KNOWN_FOR;
 }
 
 /// Runs one call. A call within a call is part of it.
@@ -51,7 +62,7 @@ pub(super) fn is_known(directory: &Arc<Descriptor>) -> bool {
         let is_it = |(known, at): &(Weak<Descriptor>, Nanos)| {
             let known = known.upgrade();
             known.is_some_and(|known| Arc::ptr_eq(&known, directory))
-                && clock::now().since(*at) < FOR.get()
+                && is_fresh(clock::now().since(*at))
         };
         seen.iter().flatten().flatten().any(is_it)
     })
