@@ -146,7 +146,7 @@ fn a_closed_directory_is_not_called_missing() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let program = tempfile::tempdir().unwrap();
+    let program = tempfile::tempdir_in("/tmp").unwrap();
     let closed = tempfile::tempdir().unwrap();
     std::fs::create_dir(closed.path().join("below")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);

@@ -141,6 +141,7 @@ impl RpcTransport for NfsTcpTransport {
         // One wait, though the answer may come in many pieces.
         let mut patience = self.waits.begin(deadline);
         let mut how = RecvFlags::DONTWAIT;
+        let mut over = false;
         loop {
             let mut input = &self.input[self.taken..self.filled];
             let record = self.assembler.feed(&mut input);
@@ -151,26 +152,25 @@ impl RpcTransport for NfsTcpTransport {
                     self.message = message;
                     return Ok(true);
                 }
+                // What is there counts, however late it is.
+                Ok(None) if over => return Ok(false),
                 Ok(None) => {}
                 Err(error) => return Err(Broken::new(error)),
             }
-            let goes_on = match recv(&self.stream, &mut *self.input, how) {
+            over = match recv(&self.stream, &mut *self.input, how) {
                 Ok((_, 0)) => return Err(Broken::by_peer("the server closed the connection")),
                 Ok((_, bytes)) => {
                     (self.taken, self.filled) = (0, bytes);
-                    clock::now() < deadline
+                    clock::now() >= deadline
                 }
                 Err(error) if !is_wait(&error.into()) => return Err(broken(error.into())),
-                Err(_) if how.is_empty() => clock::now() < deadline,
+                Err(_) if how.is_empty() => clock::now() >= deadline,
                 // The thread sleeps in the next look at the stream, which saves a call of poll(2).
-                Err(_) => patience.rest_by(|_| {
+                Err(_) => !patience.rest_by(|_| {
                     how = RecvFlags::empty();
                     Ok(())
                 })?,
             };
-            if !goes_on {
-                return Ok(false);
-            }
         }
     }
 
@@ -255,6 +255,17 @@ mod tests {
         assert!(transport.waits.polls(), "no answer of this kind was");
     }
 
+    /// A client that stood still past the deadline takes the answer that has come meanwhile.
+    #[test]
+    fn an_answer_that_is_there_is_never_late() {
+        let (mut transport, mut theirs) = pair();
+        let record = [&RecordMark::whole(4).to_bytes()[..], &[1, 2, 3, 4]].concat();
+        theirs.write_all(&record).expect("room");
+        while transport.stream.peek(&mut [0; 8]).expect("a socket") < 8 {}
+        assert!(transport.receive(Nanos(0)).expect("a connection"));
+        assert_eq!(transport.message(), [1, 2, 3, 4]);
+    }
+
     #[test]
     fn a_wait_ends_at_its_deadline() {
         let (mut transport, _theirs) = pair();
@@ -280,14 +291,12 @@ mod tests {
                 }
             });
             let soon = clock::now() + Nanos::from_millis(20);
-            let ended = transport.receive(soon).expect("a connection");
+            let came = transport.receive(soon);
             over.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(!ended);
             // Or the peer could not write, and would not look.
-            transport
-                .stream
-                .shutdown(std::net::Shutdown::Both)
-                .expect("a socket");
+            let shut = transport.stream.shutdown(std::net::Shutdown::Both);
+            shut.expect("a socket");
+            assert!(!came.expect("a connection"));
         });
 
         let (mut transport, mut theirs) = pair();

@@ -7,7 +7,7 @@
 #   walk_end OUT                   compares the disk with what the client was told, and ends the server
 #   walk_stop SIGNAL               ends it anyhow
 #   walk_beside COMMAND...         runs COMMAND, which is a guest, beside this script: its process is $WALK_GUEST
-#   walk_over                      ends whatever is left of both
+#   walk_over                      ends what is left of both (of User Mode Linux, with its namespace of processes)
 
 WALK_SERVER=
 WALK_GUEST=

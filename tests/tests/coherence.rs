@@ -136,6 +136,15 @@ impl Drop for Freed<'_> {
     }
 }
 
+/// Ends the reader of everything, also if a client panics.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// Reads pages that nobody writes, so that those that are written do not stay in memory.
 fn push_out(url: &str, passed: &Passed, done: &AtomicBool) {
     let _freed = Freed(passed);
@@ -155,6 +164,7 @@ fn round(url: &str, clients: &[(Client, File)], world: &World, round: u32) {
     let (passed, done) = (Passed::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         let pusher = scope.spawn(|| push_out(url, &passed, &done));
+        let ended = Ended(&done);
         let mut threads = Vec::new();
         for (number, (_, file)) in clients.iter().enumerate() {
             let (number, passed) = (number as u32, &passed);
@@ -173,7 +183,7 @@ fn round(url: &str, clients: &[(Client, File)], world: &World, round: u32) {
         for thread in threads {
             thread.join().expect("a client");
         }
-        done.store(true, SeqCst);
+        drop(ended);
         pusher.join().expect("the reader of everything");
     });
 }

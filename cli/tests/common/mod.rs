@@ -9,7 +9,7 @@ pub fn odafs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_odafs"))
 }
 
-/// The program, run as another user by root: a copy in `place`, where that user gets to wherever the program lies.
+/// The program, run as another user by root: a copy in `place`, to which that user must get.
 #[allow(dead_code)]
 pub fn odafs_as(user: u32, place: &Path) -> Command {
     use std::os::unix::fs::PermissionsExt;

@@ -33,7 +33,7 @@ const OFTEN: f64 = 0.97;
 
 /// The chance that all of so many pages of a read are found, if one of them is with the chance `page`. Pages that were
 /// read together leave the cache apart: each has its own place in the order, and in what is remembered of evicted pages.
-/// The power is that of reads at random of 4 to 256 pages, from 1.5 to 8 times what the cache holds.
+/// The power is that of reads at random of 4 to 64 pages, from 1.5 to 8 times what the cache holds.
 pub fn whole_chance(page: f64, pages: f64) -> f64 {
     page.powf(1.0 + pages.max(1.0).log2() / 6.0)
 }

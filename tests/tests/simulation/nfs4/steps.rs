@@ -112,6 +112,9 @@ impl Client<'_> {
             R::Write(Ok(ok)) if ok.committed == Stable::Unstable => return,
             R::Write(Ok(_)) | R::Commit(Ok(_)) => Told::Stable,
             R::Write(Err(Status::Io)) | R::Commit(Err(Status::Io)) => Told::Loss,
+            // Whoever is put off is told nothing, and asks again.
+            R::Write(Err(Status::Delay | Status::Grace)) => return,
+            R::Commit(Err(Status::Delay | Status::Grace)) => return,
             _ => Told::Nothing,
         };
         self.notes(op, invoked, told);
