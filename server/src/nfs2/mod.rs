@@ -113,66 +113,6 @@ impl From<ReadFailed> for Failed {
 
 type Done<T> = Result<T, Failed>;
 
-impl Nfs2 {
-    /// One call.
-    fn served(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
-        let Some(procedure) = Procedure::from_code(call.procedure) else {
-            return Answer::NoProcedure;
-        };
-        let acting = call
-            .rights
-            .acting(&call.who, || self.tag(call.arguments.clone()));
-        let who = acting.unwrap_or(call.who);
-        let context = Context {
-            export: &self.0,
-            who,
-            rights: call.rights,
-            effort: call.effort,
-            room: call
-                .caller
-                .reply_bytes_max
-                .saturating_sub(REPLY_OVERHEAD_BYTES)
-                .min(MAX_DATA),
-            placement: call.caller.placements.first(),
-            apart: call.apart.get(0),
-        };
-        let mut arguments = call.arguments;
-        macro_rules! step {
-            ($procedure:path) => {
-                match Decode::decode(&mut arguments) {
-                    Ok(arguments) => reply($procedure(&context, arguments), results),
-                    Err(error) => Answer::Garbage(error),
-                }
-            };
-        }
-        match procedure {
-            Procedure::Null => Answer::NoProcedure,
-            // Obsolete and reserved: they do nothing, and say nothing.
-            Procedure::Root | Procedure::WriteCache => Answer::Replied,
-            Procedure::GetAttributes => step!(getattr::getattr),
-            Procedure::SetAttributes => step!(setattr::setattr),
-            Procedure::Lookup => step!(lookup::lookup),
-            Procedure::ReadLink => step!(readlink::readlink),
-            // READ writes its result in place.
-            Procedure::Read => match Decode::decode(&mut arguments) {
-                Ok(arguments) => read::read(&context, arguments, results)
-                    .unwrap_or_else(|failed| reply(Done::<()>::Err(failed), results)),
-                Err(error) => Answer::Garbage(error),
-            },
-            Procedure::Write => step!(write::write),
-            Procedure::Create => step!(create::create),
-            Procedure::Remove => step!(remove::remove),
-            Procedure::Rename => step!(rename::rename),
-            Procedure::Link => step!(link::link),
-            Procedure::Symlink => step!(symlink::symlink),
-            Procedure::MakeDirectory => step!(mkdir::mkdir),
-            Procedure::RemoveDirectory => step!(rmdir::rmdir),
-            Procedure::ReadDir => step!(readdir::readdir),
-            Procedure::StatFs => step!(statfs::statfs),
-        }
-    }
-}
-
 impl Program for Nfs2 {
     fn number(&self) -> u32 {
         PROGRAM
@@ -237,7 +177,61 @@ impl Program for Nfs2 {
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
-        one_call(|| self.served(call, results))
+        let _one = one_call();
+        let Some(procedure) = Procedure::from_code(call.procedure) else {
+            return Answer::NoProcedure;
+        };
+        let acting = call
+            .rights
+            .acting(&call.who, || self.tag(call.arguments.clone()));
+        let who = acting.unwrap_or(call.who);
+        let context = Context {
+            export: &self.0,
+            who,
+            rights: call.rights,
+            effort: call.effort,
+            room: call
+                .caller
+                .reply_bytes_max
+                .saturating_sub(REPLY_OVERHEAD_BYTES)
+                .min(MAX_DATA),
+            placement: call.caller.placements.first(),
+            apart: call.apart.get(0),
+        };
+        let mut arguments = call.arguments;
+        macro_rules! step {
+            ($procedure:path) => {
+                match Decode::decode(&mut arguments) {
+                    Ok(arguments) => reply($procedure(&context, arguments), results),
+                    Err(error) => Answer::Garbage(error),
+                }
+            };
+        }
+        match procedure {
+            Procedure::Null => Answer::NoProcedure,
+            // Obsolete and reserved: they do nothing, and say nothing.
+            Procedure::Root | Procedure::WriteCache => Answer::Replied,
+            Procedure::GetAttributes => step!(getattr::getattr),
+            Procedure::SetAttributes => step!(setattr::setattr),
+            Procedure::Lookup => step!(lookup::lookup),
+            Procedure::ReadLink => step!(readlink::readlink),
+            // READ writes its result in place.
+            Procedure::Read => match Decode::decode(&mut arguments) {
+                Ok(arguments) => read::read(&context, arguments, results)
+                    .unwrap_or_else(|failed| reply(Done::<()>::Err(failed), results)),
+                Err(error) => Answer::Garbage(error),
+            },
+            Procedure::Write => step!(write::write),
+            Procedure::Create => step!(create::create),
+            Procedure::Remove => step!(remove::remove),
+            Procedure::Rename => step!(rename::rename),
+            Procedure::Link => step!(link::link),
+            Procedure::Symlink => step!(symlink::symlink),
+            Procedure::MakeDirectory => step!(mkdir::mkdir),
+            Procedure::RemoveDirectory => step!(rmdir::rmdir),
+            Procedure::ReadDir => step!(readdir::readdir),
+            Procedure::StatFs => step!(statfs::statfs),
+        }
     }
 }
 

@@ -110,69 +110,6 @@ fn answer<T>(found: Result<T, ReadFailed>) -> Result<Result<T, Status>, Blocks> 
 /// A step of a procedure whose data may travel apart from the reply.
 type PlacingStep = Result<Answer, Blocks>;
 
-impl Nfs3 {
-    /// One call.
-    fn served(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
-        let Some(procedure) = Procedure::from_code(call.procedure) else {
-            return Answer::NoProcedure;
-        };
-        let acting = call
-            .rights
-            .acting(&call.who, || self.tag(call.arguments.clone()));
-        let who = acting.unwrap_or(call.who);
-        let context = Context {
-            export: &self.0,
-            who,
-            rights: call.rights,
-            effort: call.effort,
-            room: call
-                .caller
-                .reply_bytes_max
-                .saturating_sub(REPLY_OVERHEAD_BYTES)
-                .min(DATA_BYTES_MAX),
-            placement: call.caller.placements.first(),
-            apart: call.apart.get(0),
-        };
-        let mut arguments = call.arguments;
-        macro_rules! step {
-            ($procedure:path) => {
-                match Decode::decode(&mut arguments) {
-                    Ok(arguments) => $procedure(&context, arguments, results),
-                    Err(error) => return Answer::Garbage(error),
-                }
-            };
-        }
-        let step = match procedure {
-            Procedure::Read => return step!(read::read).unwrap_or(Answer::Blocks),
-            Procedure::Null => return Answer::NoProcedure,
-            Procedure::GetAttributes => step!(getattr::getattr),
-            Procedure::SetAttributes => step!(setattr::setattr),
-            Procedure::Lookup => step!(lookup::lookup),
-            Procedure::Access => step!(access::access),
-            Procedure::ReadLink => step!(readlink::readlink),
-            Procedure::Write => step!(write::write),
-            Procedure::Create => step!(create::create),
-            Procedure::MakeDirectory => step!(mkdir::mkdir),
-            Procedure::Symlink => step!(symlink::symlink),
-            Procedure::MakeNode => step!(mknod::mknod),
-            Procedure::Remove => step!(remove::remove),
-            Procedure::RemoveDirectory => step!(rmdir::rmdir),
-            Procedure::Rename => step!(rename::rename),
-            Procedure::Link => step!(link::link),
-            Procedure::ReadDir => step!(readdir::readdir),
-            Procedure::ReadDirPlus => step!(readdirplus::readdirplus),
-            Procedure::FsStat => step!(fsstat::fsstat),
-            Procedure::FsInfo => step!(fsinfo::fsinfo),
-            Procedure::PathConf => step!(pathconf::pathconf),
-            Procedure::Commit => step!(commit::commit),
-        };
-        match step {
-            Ok(()) => Answer::Replied,
-            Err(Blocks) => Answer::Blocks,
-        }
-    }
-}
-
 impl Program for Nfs3 {
     fn number(&self) -> u32 {
         PROGRAM
@@ -250,7 +187,64 @@ impl Program for Nfs3 {
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
-        one_call(|| self.served(call, results))
+        let _one = one_call();
+        let Some(procedure) = Procedure::from_code(call.procedure) else {
+            return Answer::NoProcedure;
+        };
+        let acting = call
+            .rights
+            .acting(&call.who, || self.tag(call.arguments.clone()));
+        let who = acting.unwrap_or(call.who);
+        let context = Context {
+            export: &self.0,
+            who,
+            rights: call.rights,
+            effort: call.effort,
+            room: call
+                .caller
+                .reply_bytes_max
+                .saturating_sub(REPLY_OVERHEAD_BYTES)
+                .min(DATA_BYTES_MAX),
+            placement: call.caller.placements.first(),
+            apart: call.apart.get(0),
+        };
+        let mut arguments = call.arguments;
+        macro_rules! step {
+            ($procedure:path) => {
+                match Decode::decode(&mut arguments) {
+                    Ok(arguments) => $procedure(&context, arguments, results),
+                    Err(error) => return Answer::Garbage(error),
+                }
+            };
+        }
+        let step = match procedure {
+            Procedure::Read => return step!(read::read).unwrap_or(Answer::Blocks),
+            Procedure::Null => return Answer::NoProcedure,
+            Procedure::GetAttributes => step!(getattr::getattr),
+            Procedure::SetAttributes => step!(setattr::setattr),
+            Procedure::Lookup => step!(lookup::lookup),
+            Procedure::Access => step!(access::access),
+            Procedure::ReadLink => step!(readlink::readlink),
+            Procedure::Write => step!(write::write),
+            Procedure::Create => step!(create::create),
+            Procedure::MakeDirectory => step!(mkdir::mkdir),
+            Procedure::Symlink => step!(symlink::symlink),
+            Procedure::MakeNode => step!(mknod::mknod),
+            Procedure::Remove => step!(remove::remove),
+            Procedure::RemoveDirectory => step!(rmdir::rmdir),
+            Procedure::Rename => step!(rename::rename),
+            Procedure::Link => step!(link::link),
+            Procedure::ReadDir => step!(readdir::readdir),
+            Procedure::ReadDirPlus => step!(readdirplus::readdirplus),
+            Procedure::FsStat => step!(fsstat::fsstat),
+            Procedure::FsInfo => step!(fsinfo::fsinfo),
+            Procedure::PathConf => step!(pathconf::pathconf),
+            Procedure::Commit => step!(commit::commit),
+        };
+        match step {
+            Ok(()) => Answer::Replied,
+            Err(Blocks) => Answer::Blocks,
+        }
     }
 }
 

@@ -40,20 +40,25 @@ fn is_fresh(age: Nanos) -> bool {
     return age < KNOWN_FOR;
 }
 
-/// Runs one call. A call within a call is part of it.
-pub(crate) fn one_call<T>(call: impl FnOnce() -> T) -> T {
-    struct Ends;
-    impl Drop for Ends {
-        fn drop(&mut self) {
-            SEEN.set(None);
+/// A call under way on this thread. With it ends what is known.
+pub(crate) struct OneCall(());
+
+/// Begins a call. `None` within a call: that is part of it.
+#[must_use]
+pub(crate) fn one_call() -> Option<OneCall> {
+    SEEN.with_borrow_mut(|seen| match seen {
+        Some(_) => None,
+        None => {
+            *seen = Some(Seen::default());
+            Some(OneCall(()))
         }
+    })
+}
+
+impl Drop for OneCall {
+    fn drop(&mut self) {
+        SEEN.set(None);
     }
-    if SEEN.with_borrow(Option::is_some) {
-        return call();
-    }
-    SEEN.set(Some(Seen::default()));
-    let _ends = Ends;
-    call()
 }
 
 /// Whether this call has just seen this directory within the export.
@@ -85,4 +90,11 @@ pub(crate) fn known_for<T>(span: Nanos, act: impl FnOnce() -> T) -> T {
     let done = act();
     FOR.set(before);
     done
+}
+
+/// Runs `act` as one call.
+#[cfg(test)]
+pub(super) fn in_one_call<T>(act: impl FnOnce() -> T) -> T {
+    let _one = one_call();
+    act()
 }

@@ -89,22 +89,25 @@ fn one_call_looks_once_where_a_directory_lies() {
         };
         assert_eq!(looks(&uses), 3);
         within::known_for(Nanos(u64::MAX), || {
-            assert_eq!(looks(&|| within::one_call(uses)), 1);
-            assert_eq!(looks(&|| within::one_call(|| within::one_call(uses))), 1);
+            assert_eq!(looks(&|| within::in_one_call(uses)), 1);
+            assert_eq!(
+                looks(&|| within::in_one_call(|| within::in_one_call(uses))),
+                1
+            );
             let nested = || {
-                within::one_call(uses);
+                within::in_one_call(uses);
                 uses();
             };
             assert_eq!(
-                looks(&|| within::one_call(nested)),
+                looks(&|| within::in_one_call(nested)),
                 1,
                 "it is the same call"
             );
             let make = || file_in(&served, d, b"g");
-            assert_eq!(looks(&|| within::one_call(make)), 1);
+            assert_eq!(looks(&|| within::in_one_call(make)), 1);
             assert_eq!(looks(&uses), 3, "the call is over");
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                within::one_call(|| {
+                within::in_one_call(|| {
                     uses();
                     panic!("in between");
                 });
@@ -114,7 +117,7 @@ fn one_call_looks_once_where_a_directory_lies() {
             // Two directories.
             let (e, _) = served.mkdir(&me(), root, b"e", &new_mode(0o755)).unwrap();
             let rename = || {
-                within::one_call(|| {
+                within::in_one_call(|| {
                     served.getattr(d).unwrap();
                     served.getattr(e).unwrap();
                     served.rename(&me(), (d, b"g"), (e, b"g")).unwrap();
@@ -125,7 +128,7 @@ fn one_call_looks_once_where_a_directory_lies() {
             assert_eq!(looks(&rename), 2);
         });
         within::known_for(Nanos(0), || {
-            assert_eq!(looks(&|| within::one_call(uses)), 3, "it was long ago");
+            assert_eq!(looks(&|| within::in_one_call(uses)), 3, "it was long ago");
         });
     }
 }
@@ -144,19 +147,19 @@ fn what_a_call_knows_ends_with_the_call_and_with_the_directory() {
             let make = |name| served.mkdir(&me(), root, name, &new_mode(0o755)).unwrap().0;
             // Moved out of the export.
             let d = make(b"d");
-            within::one_call(|| {
+            within::in_one_call(|| {
                 served.getattr(d).unwrap();
                 served.getattr(d).unwrap();
             });
             std::fs::rename(path.join("d"), served.place.outside("d")).unwrap();
-            within::one_call(|| {
+            within::in_one_call(|| {
                 refused(served.lookup(&me(), d, b"x"), Status::Stale);
                 refused(served.getattr(d), Status::Stale);
             });
             // Moved out while a call lasts that waits.
             let e = make(b"e");
             within::known_for(Nanos(0), || {
-                within::one_call(|| {
+                within::in_one_call(|| {
                     served.getattr(e).unwrap();
                     std::fs::rename(path.join("e"), served.place.outside("e")).unwrap();
                     refused(served.getattr(e), Status::Stale);
@@ -166,7 +169,7 @@ fn what_a_call_knows_ends_with_the_call_and_with_the_directory() {
             });
             // Removed by the call.
             let f = make(b"f");
-            within::one_call(|| {
+            within::in_one_call(|| {
                 served.getattr(f).unwrap();
                 served.rmdir(&me(), root, b"f").unwrap();
                 refused(served.getattr(f), Status::Stale);
@@ -175,14 +178,14 @@ fn what_a_call_knows_ends_with_the_call_and_with_the_directory() {
             });
             // Replaced by the call.
             let (g, h) = (make(b"g"), make(b"h"));
-            within::one_call(|| {
+            within::in_one_call(|| {
                 served.getattr(h).unwrap();
                 served.rename(&me(), (root, b"g"), (root, b"h")).unwrap();
                 refused(served.lookup(&me(), h, b"x"), Status::Stale);
                 served.getattr(g).unwrap();
             });
             // Removed by others meanwhile.
-            within::one_call(|| {
+            within::in_one_call(|| {
                 served.getattr(g).unwrap();
                 std::fs::remove_dir(path.join("h")).unwrap();
                 refused(served.getattr(g), Status::Stale);
