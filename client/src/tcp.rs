@@ -58,7 +58,7 @@ impl NfsTcpTransport {
     fn over(stream: TcpStream, wait: Wait) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         #[cfg(not(shuttle))]
-        odafs_fabric::tcp::unpace(&stream);
+        odafs_fabric::tcp::settle_pacing(&stream);
         // How often a blocked thread checks its deadline. So messages need no system call for that.
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;

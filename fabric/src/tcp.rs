@@ -4,20 +4,74 @@ mod reserved;
 
 pub use reserved::dial;
 
-use rustix::net::{SocketAddrAny, getpeername, getsockname, sockopt};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketType, getpeername, getsockname, socket, sockopt,
+};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// Between two ends of one host nothing is to be shared with others: there no algorithm shall hold segments back by a timer
-/// (as BBR does), which costs each end more than to send them.
-pub fn unpace(socket: impl AsFd) {
+/// A congestion control that every kernel has, and that sends at once what the window allows.
+const UNPACED: &str = "reno";
+
+/// Call this for a socket that is to connect or to listen; [`settle_pacing`] follows once there is a connection.
+///
+/// BBR holds segments back by a timer, and what begins with it stays paced under every other congestion control. The
+/// rate comes from the round trip, of which a connection that rests believes that it takes 40 ms: its peer had nothing to
+/// send with the last acknowledgement. So the first dozen reads of 64 KiB after a rest took ten to two times as long. Where
+/// BBR is the system's choice, a connection therefore begins without it.
+pub fn hold_pacing(socket: impl AsFd) {
+    if pacing_choice().is_some() {
+        set_congestion(socket, UNPACED);
+    }
+}
+
+/// Call this for a connection. Between two ends of one host nothing is to be shared with others, so nothing is paced there.
+/// Elsewhere the system's choice stands.
+pub fn settle_pacing(socket: impl AsFd) {
     let address = |any: Option<SocketAddrAny>| SocketAddr::try_from(any?).ok();
     let here = address(getsockname(&socket).ok());
     let there = address(getpeername(&socket).ok().flatten());
-    if let (Some(here), Some(there)) = (here, there)
-        && here.ip() == there.ip()
-    {
-        // Every kernel has this one. Without it the connection works as well, if slower.
-        let _ = sockopt::set_tcp_congestion(&socket, "reno");
+    let is_local = here.zip(there).is_some_and(|(a, b)| a.ip() == b.ip());
+    if is_local {
+        set_congestion(socket, UNPACED);
+    } else if let Some(choice) = pacing_choice() {
+        set_congestion(socket, &choice);
+    }
+}
+
+/// The connection works as well with another one, if slower.
+fn set_congestion(socket: impl AsFd, name: &str) {
+    let _ = sockopt::set_tcp_congestion(socket, name);
+}
+
+/// The congestion control that new sockets get, if it paces: BBR in one of its versions.
+fn pacing_choice() -> Option<String> {
+    let new = |family| socket(family, SocketType::STREAM, None).ok();
+    let socket = new(AddressFamily::INET).or_else(|| new(AddressFamily::INET6))?;
+    let choice = sockopt::tcp_congestion(&socket).ok()?;
+    choice.starts_with("bbr").then_some(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    /// A connection that began with BBR is paced for good, so neither end may begin with it.
+    #[test]
+    fn within_a_host_no_end_begins_with_pacing() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        hold_pacing(&listener);
+        let to = listener.local_addr().expect("its address");
+        let client = dial(to, Duration::from_secs(5)).expect("connected");
+        let (server, _) = listener.accept().expect("accepted");
+        for end in [&client, &server] {
+            let begun = sockopt::tcp_congestion(end).expect("its congestion control");
+            assert!(!begun.starts_with("bbr"), "{begun}");
+            settle_pacing(end);
+            let settled = sockopt::tcp_congestion(end).expect("its congestion control");
+            assert_eq!(settled, UNPACED);
+        }
     }
 }

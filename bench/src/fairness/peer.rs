@@ -12,6 +12,7 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups};
 use odafs_common::wire::xdr::{Decode as _, Encode, Writer};
+use odafs_fabric::tcp::{dial, settle_pacing};
 use odafs_server::store::Credential;
 
 /// A handle.
@@ -37,7 +38,9 @@ pub struct Peer {
 impl Peer {
     /// Connects, as this user.
     pub fn connect(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).context("cannot connect to the server")?;
+        let stream =
+            dial(address, Duration::from_secs(10)).context("cannot connect to the server")?;
+        settle_pacing(&stream);
         stream.set_nodelay(true)?;
         // Longer than whatever the benches make a server wait for.
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;

@@ -4,6 +4,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use odafs_fabric::tcp::{dial, hold_pacing, settle_pacing};
 
 use crate::cpu;
 use crate::floors::local::LocalFile;
@@ -11,6 +14,19 @@ use crate::floors::{Peer, Wait};
 
 /// As many bytes as a guarded request has, about.
 const REQUEST_BYTES: usize = 64;
+
+/// The two ends of a connection. Neither waits for more to send, nor is paced.
+pub fn connected() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    hold_pacing(&listener);
+    let here = dial(listener.local_addr()?, Duration::from_secs(10))?;
+    let (there, _) = listener.accept()?;
+    for socket in [&here, &there] {
+        settle_pacing(socket);
+        socket.set_nodelay(true)?;
+    }
+    Ok((here, there))
+}
 
 /// What the asking side has of it.
 pub struct Asking {
@@ -62,11 +78,8 @@ pub fn with_peer<T>(
     peer_cpus: Option<&[usize]>,
     ask: impl FnOnce(&mut Asking) -> T,
 ) -> io::Result<T> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let socket = TcpStream::connect(listener.local_addr()?)?;
-    let (peer, _) = listener.accept()?;
+    let (socket, peer) = connected()?;
     for socket in [&socket, &peer] {
-        socket.set_nodelay(true)?;
         socket.set_nonblocking(wait == Wait::Spin)?;
     }
     std::thread::scope(|scope| {

@@ -7,7 +7,7 @@
 //! can have a processor of its own, all of them poll. Otherwise all sleep while they have nothing to do.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -214,14 +214,9 @@ impl Reads for tcp::Asking {
 }
 
 fn over_tcp(set: &LocalFile, load: Load, wait: Wait) -> Result<Slice> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let (mut asking, mut peers) = (Vec::new(), Vec::new());
     for _ in 0..load.clients {
-        let socket = TcpStream::connect(listener.local_addr()?).context("cannot connect")?;
-        let (peer, _) = listener.accept()?;
-        for socket in [&socket, &peer] {
-            socket.set_nodelay(true)?;
-        }
+        let (socket, peer) = tcp::connected().context("cannot connect")?;
         socket.set_nonblocking(wait == Wait::Spin)?;
         peer.set_nonblocking(true)?;
         asking.push(tcp::Asking::over(socket));

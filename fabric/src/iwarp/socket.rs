@@ -11,7 +11,7 @@ use super::protocol::handshake::{self, HandshakeError, Wishes};
 use super::protocol::mpa::{Frame, FrameKind, FrameReader, HEAD_BYTES, PRIVATE_MAX};
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, NO_REPLY, Peer, QueuePair};
-use crate::tcp::{dial, unpace};
+use crate::tcp::{dial, settle_pacing};
 use pair::Pair;
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
@@ -163,6 +163,6 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
     sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
-    unpace(socket);
+    settle_pacing(socket);
     Ok(())
 }

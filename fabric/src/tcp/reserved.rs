@@ -12,7 +12,7 @@ const PORTS: RangeInclusive<u16> = 665..=1023;
 const TRIES: u64 = 16;
 
 /// Connects to a server, from a reserved port if this process may use one and one is free. Servers that trust the ids
-/// of callers ask for that (exports(5), `secure`).
+/// of callers ask for that (exports(5), `secure`). Call [`settle_pacing`](super::settle_pacing) for the connection.
 ///
 /// # Errors
 /// The error of `connect`, or `TimedOut`.
@@ -40,13 +40,21 @@ pub fn dial(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
             connected => return connected.map(|()| socket.into()),
         }
     }
+    let socket = fresh(to)?;
     let left = until.saturating_duration_since(Instant::now());
-    TcpStream::connect_timeout(&to, left.max(Duration::from_millis(1)))
+    socket.connect_timeout(&to.into(), left.max(Duration::from_millis(1)))?;
+    Ok(socket.into())
+}
+
+fn fresh(to: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    super::hold_pacing(&socket);
+    Ok(socket)
 }
 
 /// A socket with that port.
 fn bound(to: SocketAddr, port: u16) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    let socket = fresh(to)?;
     // Connections to several servers may share the port, and need not wait for one that has ended.
     socket.set_reuse_address(true)?;
     let any = match to {

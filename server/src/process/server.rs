@@ -533,6 +533,7 @@ fn listen(
     option: &'static str,
 ) -> Result<(TcpListener, SocketAddr), StartError> {
     let bound = TcpListener::bind(address).and_then(|listener| {
+        odafs_fabric::tcp::hold_pacing(&listener);
         let real = listener.local_addr()?;
         Ok((listener, real))
     });

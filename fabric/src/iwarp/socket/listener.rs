@@ -74,6 +74,7 @@ impl Listener {
     /// Listens at `address`; port 0 takes a free one.
     pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Listener> {
         let socket = TcpListener::bind(address)?;
+        crate::tcp::hold_pacing(&socket);
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let door = epoll::create(epoll::CreateFlags::CLOEXEC)?;

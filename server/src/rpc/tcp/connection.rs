@@ -132,7 +132,7 @@ impl<'a> Connection<'a> {
         (buffers, round): (Buffers, ConnectionRound),
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        odafs_fabric::tcp::unpace(&stream);
+        odafs_fabric::tcp::settle_pacing(&stream);
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 6)?;
