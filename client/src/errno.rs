@@ -16,7 +16,7 @@
 //! | the server refused the call, or does not grant the route | `EACCES` |
 //! | the answer makes no sense | `EPROTO` |
 //! | the URL is none, the path cannot be sent | `EINVAL` |
-//! | nothing answers there | what the system said: `ENOENT`, `ECONNREFUSED`, `EHOSTUNREACH`, ... |
+//! | nothing answers there | what the system said: `ECONNREFUSED`, `EHOSTUNREACH`, ...; `ECONNREFUSED` also for a socket that does not exist |
 //! | no export holds the path, or another than the client's does | `ENOENT` |
 //! | more than 40 symbolic links | `ELOOP` |
 //! | the file ends before all was read (`read_exact_at`) | `ENODATA` |
@@ -80,6 +80,10 @@ impl ConnectError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Url(_) => Errno::INVAL.raw_os_error(),
+            // ENOENT is what a missing file has, and some programs go on without one: nobody may take an absent server for it.
+            Self::Unreachable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Errno::CONNREFUSED.raw_os_error()
+            }
             Self::Unreachable { source, .. } => of_system(source),
             Self::NoFabric { .. } => Errno::OPNOTSUPP.raw_os_error(),
             Self::NoExport { .. } => Errno::NOENT.raw_os_error(),
@@ -166,5 +170,14 @@ mod tests {
         assert_eq!(of_system(&refused), Errno::CONNREFUSED.raw_os_error());
         let missing = io::Error::from_raw_os_error(2);
         assert_eq!(of_system(&missing), 2);
+    }
+
+    #[test]
+    fn an_absent_server_is_no_missing_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("socket");
+        let url = format!("odafs+shm://{}?/", socket.display());
+        let nobody = crate::Client::connect(&url).expect_err("nobody listens");
+        assert_eq!(nobody.errno(), Errno::CONNREFUSED.raw_os_error());
     }
 }

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from urllib.parse import quote
 
 import conftest
 import fsspec
@@ -180,3 +181,11 @@ def test_a_cancelled_read_leaves_the_buffer_alone(server, data):
         return buffer
 
     assert asyncio.run(main()) == bytes(9000)
+
+
+def test_without_a_server_nothing_is_taken_for_missing(tmp_path):
+    nobody = "odafs+shm://" + quote(str(tmp_path / "socket"), safe="")
+    fs = fsspec.filesystem("odafs+shm", server=nobody, skip_instance_cache=True)
+    for ask in (fs.exists, fs.isdir, fs.cat, fs.find, lambda path: fs.glob(f"{path}/*")):
+        with pytest.raises(ConnectionRefusedError):
+            ask("/data")

@@ -38,6 +38,11 @@ def _split(url):
     return f"{scheme}://{host}", slash + path
 
 
+def _raise_outage(error):
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+        raise error
+
+
 class OdafsFileSystem(AbstractFileSystem):
     """Files of one server. `server` is a URL without a path (`odafs+shm://` is the default socket); paths are absolute. Further
     options are those of `Client`."""
@@ -144,17 +149,33 @@ class OdafsFileSystem(AbstractFileSystem):
         except OSError:
             return None
 
-    def exists(self, path, **kwargs):
+    def walk(self, path, maxdepth=None, topdown=True, on_error="omit", **kwargs):
+        """As fsspec has it, and `find` and `glob` stand on it. By default it leaves out what is gone or must not be read, but
+        not what a server that does not answer keeps."""
+        if on_error == "omit":
+            on_error = _raise_outage
+        return super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
+
+    def _kind(self, path):
+        """What there is, or None if there is nothing. That a server does not answer says nothing about it."""
         try:
-            self.info(path)
-            return True
+            return self.info(path)["type"]
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            return None
         except OSError as failed:
             # A name that no file can have.
             if failed.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP):
-                return False
+                return None
             raise
+
+    def exists(self, path, **kwargs):
+        return self._kind(path) is not None
+
+    def isdir(self, path):
+        return self._kind(path) == "directory"
+
+    def isfile(self, path):
+        return self._kind(path) == "file"
 
     def created(self, path):
         raise NotImplementedError("NFS version 3 tells no time of creation")
