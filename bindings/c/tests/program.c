@@ -261,7 +261,7 @@ static void errors(const char *url)
 {
     FAILS_NULL(odafs_connect(NULL), EINVAL, "NULL");
     FAILS_NULL(odafs_connect("http://here/"), EINVAL, "odafs+shm://");
-    FAILS_NULL(odafs_connect("odafs+shm://%2Fnowhere%2Fat.all/"), ENOENT, "is it running");
+    FAILS_NULL(odafs_connect("odafs+shm://%2Fnowhere%2Fat.all/"), ECONNREFUSED, "is it running");
     FAILS_NULL(odafs_connect("nfs://127.0.0.1:1/"), ECONNREFUSED, "is it running");
     odafs_options options;
     odafs_options_init(&options);

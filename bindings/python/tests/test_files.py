@@ -120,7 +120,7 @@ def test_errors_are_the_languages_own_and_name_the_remedy(server, data):
     with pytest.raises(OSError, match=r"odafs\+shm://") as wrong:
         odafs.connect("http://here/")
     assert wrong.value.errno == errno.EINVAL
-    with pytest.raises(FileNotFoundError, match="is it running"):
+    with pytest.raises(ConnectionRefusedError, match="is it running"):
         odafs.connect("odafs+shm://%2Fnowhere%2Fat.all/")
     with pytest.raises(ConnectionRefusedError, match="is it running"):
         odafs.connect("nfs://127.0.0.1:1/")
