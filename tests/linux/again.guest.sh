@@ -2,7 +2,7 @@
 
 set -e
 says_it_started_anew
-for ((i = 0; i < 600; i++)); do
+for ((i = 0; i < 3000; i++)); do
     if [ -e "$SHARED/noticed" ] || [ -e "$SHARED/over" ]; then break; fi
     sleep 0.1
 done

@@ -88,7 +88,7 @@ def walk(file, me, directory, seed, steps):
         granted += what == "lock" and free
         refused += what == "lock" and not free
         done = os.path.join(directory, f"step-{step}")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while who != me and not os.path.exists(done):
             if time.monotonic() > until:
                 return f"step {step}: the other does not come"
