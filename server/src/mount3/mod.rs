@@ -1,6 +1,7 @@
 //! MOUNT version 3 (RFC 1813, appendix I): resolves a path to the file handle of an export's root, or of a directory below
 //! it. Versions 1 and 2, for NFS version 2, differ in the handle and the statuses alone; version 2 has PATHCONF besides.
 
+mod outside;
 mod path_conf;
 
 use std::num::NonZeroUsize;
@@ -16,6 +17,7 @@ use odafs_common::wire::{mount1, nfs2};
 use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex};
 
+use self::outside::{Next, Outside};
 use crate::rpc::access::{Access, AccessVerdict, Squash};
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::export::Exports;
@@ -131,12 +133,18 @@ impl MountProgram {
     }
 
     /// Resolves a path, which begins with the export's name, to a directory. It follows symbolic links that stay in the
-    /// export. `who` is the credential in the export with this tag: by way of `..` no other export is entered.
+    /// export, or lead back into it by where the host has its directory. `who` is the credential in the export with this tag: by
+    /// way of `..` no other export is entered.
     fn walk(&self, who: &Credential, tag: u16, path: &[u8]) -> Result<ObjectId, Status> {
         let below =
             below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
-        let root = self.export.root();
-        let mut directory = root;
+        let places = &self.export.config().places;
+        let place = places.iter().find(|place| place.tag == tag);
+        let mut directory = self.export.root();
+        // Of the export with the tag.
+        let mut root = directory;
+        // Where links have led, if that is outside.
+        let mut outside: Option<Outside<'_>> = None;
         // Each export is a file system of its own.
         let mut file_system = None;
         let mut links = 0;
@@ -144,40 +152,54 @@ impl MountProgram {
         let mut rest = Vec::new();
         push(&mut rest, below, false);
         while let Some(step) = rest.pop() {
-            // The store's root is its own parent, so `..` of a link must not reach it.
-            if step.of_link && directory == root && step.name == b".." {
-                return Err(Status::Access);
-            }
-            let (object, attributes) = namespace::lookup(&self.export, who, directory, &step.name)
-                .map_err(|error| mount_status(error.status))?;
-            let here = self.export.tag_of(object);
-            if here != 0 && here != tag {
-                return Err(Status::NoEnt);
-            }
-            let leaves = file_system.is_some_and(|known| known != attributes.fsid);
-            match attributes.kind {
-                FileType::Directory if step.of_link && step.name == b".." && leaves => {
-                    return Err(Status::Access);
-                }
-                FileType::Directory => {
-                    directory = object;
-                    file_system = Some(attributes.fsid);
-                }
-                FileType::Symlink if links < LINKS_MAX => {
+            let up = step.of_link && step.name == b"..";
+            let next = match outside.take() {
+                Some(outside) => outside.step(&step.name),
+                // The store's root is its own parent, so `..` of a link must not reach it.
+                None if up && directory == root => place.and_then(Outside::above),
+                None => {
+                    let (object, attributes) =
+                        namespace::lookup(&self.export, who, directory, &step.name)
+                            .map_err(|error| mount_status(error.status))?;
+                    let here = self.export.tag_of(object);
+                    if here != 0 && here != tag {
+                        return Err(Status::NoEnt);
+                    }
+                    let leaves = file_system.is_some_and(|known| known != attributes.fsid);
+                    match attributes.kind {
+                        FileType::Directory if up && leaves => return Err(Status::Access),
+                        FileType::Directory => {
+                            if here != self.export.tag_of(directory) {
+                                root = object;
+                            }
+                            directory = object;
+                            file_system = Some(attributes.fsid);
+                            continue;
+                        }
+                        FileType::Symlink if links < LINKS_MAX => {}
+                        FileType::Symlink => return Err(Status::Inval),
+                        _ => return Err(Status::NotDir),
+                    }
                     links += 1;
                     let target = namespace::readlink(&self.export, object)
                         .map_err(|error| mount_status(error.status))?;
-                    // An absolute target is a path in the server's own file system.
-                    if target.starts_with(b"/") {
-                        return Err(Status::Access);
-                    }
                     push(&mut rest, &target, true);
+                    if !target.starts_with(b"/") {
+                        continue;
+                    }
+                    // It is a path in the server's own file system.
+                    place.and_then(Outside::root)
                 }
-                FileType::Symlink => return Err(Status::Inval),
-                _ => return Err(Status::NotDir),
+            };
+            match next.ok_or(Status::Access)? {
+                Next::OnTheWay(there) => outside = Some(there),
+                Next::Root => (directory, file_system) = (root, None),
             }
         }
-        Ok(directory)
+        match outside {
+            Some(_) => Err(Status::Access),
+            None => Ok(directory),
+        }
     }
 
     fn reply_mount(&self, call: &Call<'_>, path: &[u8], results: &mut Writer<'_>) -> Answer {

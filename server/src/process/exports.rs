@@ -9,7 +9,7 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -20,6 +20,7 @@ use crate::process::config::{ExportOptions, ServerConfig};
 use crate::store::state::StateDir;
 use crate::store::table::{self, Entry};
 use crate::store::{Among, LocalOptions, LocalStore, Store, StoreTable, TarStore, Time};
+use crate::vfs::export::Place;
 
 /// The file of tags in the state directory.
 const TAGS: &str = "exports";
@@ -36,6 +37,18 @@ pub(super) fn open_one(
         return Ok(Arc::new(TarStore::open(path)?));
     }
     Ok(Arc::new(LocalStore::open(path, state, options)?))
+}
+
+/// Where the host has a directory, from now on. `None` for an archive, and for a directory that is gone.
+pub(super) fn place(tag: u16, directory: &Path) -> Option<Place> {
+    let real = std::fs::canonicalize(directory).ok()?;
+    let absolute = std::path::absolute(directory).ok()?;
+    // With `..` behind a symbolic link it would not be what it looks like.
+    let plain = !absolute
+        .components()
+        .any(|part| part == Component::ParentDir);
+    let named = if plain { absolute } else { real.clone() };
+    real.is_dir().then_some(Place { tag, named, real })
 }
 
 /// Opens all exports of `config` below one root.
@@ -239,6 +252,22 @@ mod tests {
         let who = crate::store::Credential::of_this_process();
         let found = store.lookup(&who, store.root(), name.as_bytes()).ok()?;
         Some(found.0.generation)
+    }
+
+    #[test]
+    fn a_directory_has_the_path_that_was_given_and_its_real_one() {
+        let scratch = tempfile::tempdir().unwrap();
+        let real = scratch.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        let place = |path: &Path| super::place(3, path).map(|place| (place.named, place.real));
+        assert_eq!(place(&link), Some((link.clone(), real.clone())));
+        // `..` may lead elsewhere than it looks.
+        let around = link.join("..").join("link");
+        assert_eq!(place(&around), Some((real.clone(), real.clone())));
+        std::fs::write(scratch.path().join("archive"), "").unwrap();
+        assert_eq!(place(&scratch.path().join("archive")), None);
     }
 
     #[test]

@@ -384,6 +384,12 @@ fn parts(
     let direct_off = tagged.iter().zip(&config.exports);
     let direct_off = direct_off.filter(|(_, export)| off(export));
     let direct_off = direct_off.map(|(tag, _)| *tag).collect();
+    let places = tagged.iter().zip(&config.exports);
+    let mut places =
+        Vec::from_iter(places.filter_map(|(tag, export)| exports::place(*tag, &export.directory)));
+    if config.exports.is_empty() {
+        places.extend(exports::place(0, &config.directory));
+    }
     let rules = tagged.into_iter().zip(config.export_rules());
     let access = Access::of(config.rule(), serving).with_exports(rules.collect());
     let nfs4 = trying(
@@ -410,6 +416,7 @@ fn parts(
                 _ => "/".to_owned(),
             },
             others: config.exports.iter().map(|e| e.name.clone()).collect(),
+            places,
             direct: config.direct_of_all(),
             direct_off,
             // No life makes so many changes.

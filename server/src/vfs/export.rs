@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use odafs_common::direct::Feedback;
 use odafs_common::page::PageSize;
@@ -45,6 +46,17 @@ pub enum Direct {
     OneSided,
 }
 
+/// Where the host has the directory of an export. Both paths are absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The tag of the export in a table, or 0.
+    pub tag: u16,
+    /// As the operator named it.
+    pub named: PathBuf,
+    /// Without symbolic links.
+    pub real: PathBuf,
+}
+
 /// The options of a server's exports.
 #[derive(Clone, Debug)]
 pub struct ExportsConfig {
@@ -54,6 +66,8 @@ pub struct ExportsConfig {
     pub others: Vec<String>,
     /// Direct reads.
     pub direct: Direct,
+    /// Where the host has the directories that are served.
+    pub places: Vec<Place>,
     /// The tags of those exports of a table whose files clients read by calls alone.
     pub direct_off: Vec<u16>,
     /// The most bytes that one fill reads from the store, rounded down to whole pages, but at least one page.
@@ -79,6 +93,7 @@ impl Default for ExportsConfig {
         Self {
             name: "/".to_owned(),
             others: Vec::new(),
+            places: Vec::new(),
             direct: Direct::Guarded,
             direct_off: Vec::new(),
             read_ahead_bytes: 128 << 10,

@@ -1,5 +1,6 @@
 //! A server of two exports with rules of their own, and clients at addresses.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use odafs_common::direct;
@@ -27,7 +28,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_nic::calls::{Caller, Transport};
 use odafs_server::access::{Access, Rule};
 use odafs_server::config::{MinorVersions, Squash};
-use odafs_server::export::{Exports, ExportsConfig};
+use odafs_server::export::{Exports, ExportsConfig, Place};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs2::Nfs2;
 use odafs_server::nfs3::Nfs3;
@@ -69,6 +70,12 @@ pub fn closed_rule() -> Rule {
 
 pub fn open_rule() -> Rule {
     Rule::new(vec!["10.0.0.0/8".parse().unwrap()], Squash::All)
+}
+
+fn place(tag: u16, path: &str) -> Place {
+    let path = PathBuf::from(path);
+    let (named, real) = (path.clone(), path);
+    Place { tag, named, real }
 }
 
 /// A file of user 5 that nobody else may read, and one for everybody.
@@ -115,6 +122,7 @@ impl Server {
         };
         let config = ExportsConfig {
             others: vec!["/open".to_owned(), "/deep/closed".to_owned()],
+            places: vec![place(OPEN, "/srv/open"), place(CLOSED, "/srv/closed")],
             direct_off,
             ..ExportsConfig::default()
         };

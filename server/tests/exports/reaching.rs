@@ -3,7 +3,7 @@
 use odafs_common::wire::mount3::{self, DirPath, Exports, MountResult, Mounts};
 use odafs_common::wire::nfs3::{
     self, CreateResult, DirectoryName, Failed, FileHandle, GetAttributesResult, MakeDirectoryArgs,
-    Procedure, Status,
+    Procedure, Status, SymlinkArgs,
 };
 use odafs_common::wire::nfs4::{self};
 use odafs_common::wire::nlm4;
@@ -11,6 +11,38 @@ use odafs_common::wire::rpc::Rejection;
 use odafs_common::wire::xdr::Encode;
 
 use crate::harness::{Client, Server};
+
+/// By MOUNT a symbolic link may name the directory of its own export, and not that of another.
+#[test]
+fn a_link_leads_to_its_own_export_alone() {
+    let server = Server::new();
+    let root = server.handle(&["open"]);
+    let client = server.client("10.1.0.1:700", 5);
+    for (name, target, found) in [
+        ("own", "/srv/open", Ok(())),
+        ("up", "../open/own", Ok(())),
+        ("other", "/srv/closed", Err(mount3::Status::Access)),
+        ("beside", "../closed", Err(mount3::Status::Access)),
+        ("by-name", "/open", Err(mount3::Status::Access)),
+        ("table", "..", Err(mount3::Status::Access)),
+    ] {
+        let arguments = SymlinkArgs {
+            place: DirectoryName {
+                directory: FileHandle(&root),
+                name: name.as_bytes(),
+            },
+            attributes: nfs3::SetAttributes::default(),
+            target: nfs3::Payload(target.as_bytes()),
+        };
+        let made: CreateResult<'static> = client.nfs(Procedure::Symlink, &arguments);
+        made.expect("made");
+        let path = format!("/open/{name}");
+        let path = DirPath(path.as_bytes());
+        let mounted: MountResult<'static> = client.mount(mount3::Procedure::Mount, &path);
+        let handle = mounted.map(|mounted| assert_eq!(mounted.file.0, root));
+        assert_eq!(handle, found, "{name}");
+    }
+}
 
 #[test]
 fn an_export_is_invisible_to_those_who_may_not_reach_it() {

@@ -14,7 +14,7 @@ use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::export::{Exports, ExportsConfig};
+use odafs_server::export::{Exports, ExportsConfig, Place};
 use odafs_server::mount3::MountProgram;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::portmap::{Port, Portmap};
@@ -46,7 +46,7 @@ impl Deref for Server {
 }
 
 impl Server {
-    /// The export is called `/export`; root's ids are trusted.
+    /// The export is called `/export`. It was named `/srv/link/shared`, where `link` leads to `/data/disk`. Root's ids are trusted.
     pub fn new() -> Self {
         Self::with(Squash::None)
     }
@@ -62,6 +62,11 @@ impl Server {
         let arena = Arc::new(Arena::create(&arena).expect("memory"));
         let config = ExportsConfig {
             name: "/export".to_owned(),
+            places: vec![Place {
+                tag: 0,
+                named: "/srv/link/shared".into(),
+                real: "/data/disk/shared".into(),
+            }],
             ..ExportsConfig::default()
         };
         let export = Arc::new(Exports::new(config, store.clone(), arena));

@@ -1,5 +1,7 @@
 //! MOUNT.
 
+use std::cell::Cell;
+
 use odafs_common::wire::mount3::{
     DirPath, Exports, MountResult, Mounts, PROGRAM, Procedure, Status, VERSION,
 };
@@ -102,12 +104,83 @@ fn links_that_stay_in_the_export_are_followed() {
         ("/export/out", Status::Access),
         ("/export/out/a", Status::Access),
         ("/export/a/absolute", Status::Access),
+        ("/export/a/absolute/b", Status::Access),
         ("/export/round", Status::Inval),
         ("/export/plain", Status::NotDir),
         ("/export/nowhere", Status::NoEnt),
     ] {
         assert_eq!(mounted(path), Err(status), "{path}");
     }
+}
+
+/// Only the names of the export's own directory count. What else the host has, or has not, makes no difference.
+#[test]
+fn links_that_lead_out_of_the_export_and_back_into_it_are_followed() {
+    let server = Server::new();
+    let a = server.mkdir(server.root(), "a");
+    let b = server.mkdir(a, "b");
+    let made = Cell::new(0);
+    let ends = |directory, target: &str, then: &str| {
+        let name = format!("link-{}", made.replace(made.get() + 1));
+        let arguments = SymlinkArgs {
+            place: at(directory, &name),
+            attributes: SetAttributes::default(),
+            target: Payload(target.as_bytes()),
+        };
+        let linked: CreateResult<'static> = server.nfs(nfs3::Procedure::Symlink, &arguments);
+        linked.expect("made");
+        let below = if directory == a { "a/" } else { "" };
+        let found = mount(&server, &format!("/export/{below}{name}{then}"));
+        found.map(|mounted| mounted.file)
+    };
+    let root = server.root();
+    for (directory, target, end) in [
+        (root, "/srv/link/shared", root),
+        (root, "/data/disk/shared", root),
+        (root, "//data/./disk//shared/", root),
+        (root, "/srv/link/shared/a/b", b),
+        (a, "/data/disk/shared/a", a),
+        (root, "../shared/a", a),
+        (a, "../../shared/a/b", b),
+        (root, "../../../data/disk/shared/a/b", b),
+        (root, "../../../../../data/disk/shared", root),
+        (root, "../../../srv/link/shared/a", a),
+        // Above a directory that was named through a link is its real parent.
+        (root, "/srv/link/shared/../../disk/shared/a", a),
+        (root, "/data/../data/disk/shared/a/../a", a),
+        (root, "/data/disk/shared/link-0/a", a),
+    ] {
+        assert_eq!(ends(directory, target, ""), Ok(end), "{target}");
+    }
+    assert_eq!(ends(root, "/srv/link/shared", "/a/b"), Ok(b));
+    assert_eq!(ends(root, "..", "/shared/a"), Ok(a));
+    for target in [
+        "/",
+        "..",
+        "../..",
+        "/srv",
+        "/srv/link",
+        "/data/disk",
+        "/etc",
+        "/absent",
+        "/etc/passwd/x",
+        "/data/disk/share",
+        "/data/disk/shared2/a",
+        "/data/disk/other/../shared",
+        "/data/disk/shared/..",
+        "../other/../shared",
+        "../link/shared",
+        // Where this leads the names do not tell.
+        "/srv/link/../link/shared",
+        "/export/a",
+    ] {
+        assert_eq!(ends(root, target, ""), Err(Status::Access), "{target}");
+    }
+    assert_eq!(ends(root, "/data/disk", "/other"), Err(Status::Access));
+    let absent = ends(root, "/data/disk/shared/absent", "");
+    assert_eq!(absent, Err(Status::NoEnt));
+    let itself = format!("/data/disk/shared/a/link-{}", made.get());
+    assert_eq!(ends(a, &itself, ""), Err(Status::Inval));
 }
 
 #[test]
