@@ -15,6 +15,7 @@ use super::grants::{Grant, GrantCall, Waiter};
 use super::limits::{Counts, FileLimits, OF_ADDRESS, OF_ALL, OF_FILE};
 use super::share::Share;
 use crate::vfs::ObjectId;
+use crate::vfs::grace::GracePeriod;
 use crate::vfs::locks::{Counted, Held, LockOwner as Holder, Locks, Side, Span};
 
 /// How long the server remembers a host that holds nothing.
@@ -155,6 +156,7 @@ pub(super) struct Hosts {
     records: Vec<Record>,
     /// Hosts that had locks when the server went down.
     reclaiming: HashSet<HostKey>,
+    grace: GracePeriod,
     last: u64,
     last_host: u32,
 }
@@ -167,10 +169,10 @@ pub(super) fn holder(number: u64) -> Holder {
 }
 
 impl Hosts {
-    /// Empty. The hosts of `reclaiming` may reclaim until the end of the grace period.
-    pub fn new(locks: Arc<Locks>, reclaiming: HashSet<HostKey>, until: Nanos) -> Self {
+    /// Empty. The hosts of `reclaiming` may reclaim during the grace period, which begins.
+    pub fn new(locks: Arc<Locks>, reclaiming: HashSet<HostKey>, grace: GracePeriod) -> Self {
         if !reclaiming.is_empty() {
-            locks.reclaims_until(Side::Nlm, until);
+            locks.reclaims_until(Side::Nlm, grace.until());
         }
         Self {
             locks,
@@ -187,6 +189,7 @@ impl Hosts {
             shares: HashMap::new(),
             records: Vec::new(),
             reclaiming,
+            grace,
             last: 0,
             last_host: 0,
         }
@@ -203,12 +206,15 @@ impl Hosts {
         self.locks.is_reclaiming(Side::Nlm, now) || self.locks.is_reclaiming(Side::Nfs4, now)
     }
 
-    /// Whether a host may take locks or shares now.
-    pub fn may_take(&self, now: Nanos, key: &HostKey, reclaim: bool) -> Result<(), Status> {
+    /// Whether a host may take locks or shares now. While one reclaims, the grace period lasts.
+    pub fn may_take(&mut self, now: Nanos, key: &HostKey, reclaim: bool) -> Result<(), Status> {
         let may = match reclaim {
             true => self.locks.is_reclaiming(Side::Nlm, now) && self.reclaiming.contains(key),
             false => !self.in_grace(now),
         };
+        if reclaim && may && self.grace.prolong(now) {
+            self.locks.reclaims_until(Side::Nlm, self.grace.until());
+        }
         may.then_some(()).ok_or(Status::DeniedGracePeriod)
     }
 

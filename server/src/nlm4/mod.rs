@@ -34,6 +34,7 @@ use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program, reply};
 use crate::vfs::attributes::{access as granted, attributes};
 use crate::vfs::export::Exports;
+use crate::vfs::grace::GracePeriod;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
 use crate::vfs::promises::Changing;
@@ -53,7 +54,7 @@ const COME_AGAIN: Status = Status::DeniedGracePeriod;
 pub struct Config {
     /// The state that the status monitor sends: odd, and a new one with each start of the server.
     pub state: u32,
-    /// How long clients may reclaim what they held before the start.
+    /// How long clients may reclaim what they held before the start. Up to twice as long while they do.
     pub grace: Nanos,
     /// The hosts that held locks before, on stable storage.
     pub records: Records,
@@ -81,8 +82,8 @@ impl Lockd {
         let before = config.records.hosts();
         let untold = Untold::new(before.iter());
         let before = before.keys().cloned().collect();
-        let until = clock::awake() + config.grace;
-        let hosts = Hosts::new(Arc::clone(export.locks()), before, until);
+        let grace = GracePeriod::new(clock::awake(), config.grace);
+        let hosts = Hosts::new(Arc::clone(export.locks()), before, grace);
         let lockd = Arc::new(Self {
             hosts: Mutex::new(hosts),
             records: Mutex::new(config.records),

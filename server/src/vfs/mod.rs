@@ -16,6 +16,7 @@ pub mod extents;
 mod feedback;
 pub mod file;
 mod fill;
+pub(crate) mod grace;
 pub(crate) mod handle;
 mod handles;
 mod keys;

@@ -26,6 +26,7 @@ use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status}
 use odafs_fabric::clock::Nanos;
 
 use crate::vfs::ObjectId;
+use crate::vfs::grace::GracePeriod;
 use crate::vfs::locks::Locks;
 
 use back_channel::Calls;
@@ -288,16 +289,11 @@ pub struct Reclaiming {
 /// The files of write delegations by the identity of their client, for stable storage.
 pub type NamedFiles = BTreeMap<Vec<u8>, BTreeSet<ObjectId>>;
 
-/// How long the grace period lasts at least after a reclaim.
-const PROLONGED: Nanos = Nanos::from_secs(2);
-
 /// The grace period after a restart.
 #[derive(Debug)]
 struct Grace {
-    /// When it ends, unless all clients have reclaimed before, or some still do.
-    until: Nanos,
-    /// When it ends whatever they do.
-    latest: Nanos,
+    /// When it ends, unless all clients have reclaimed before.
+    period: GracePeriod,
     /// The identities of the clients that may reclaim and have not said that they are done.
     waiting: HashSet<Vec<u8>>,
     /// Those of them that may reclaim delegations, with the files of write delegations that they have not reclaimed yet. While
@@ -372,8 +368,7 @@ impl State {
         let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
             grace: Grace {
-                until: now + limits.lease,
-                latest: now + limits.lease + limits.lease,
+                period: GracePeriod::new(now, limits.lease),
                 delegated: delegated
                     .map(|client| (client.identity.clone(), HashSet::new()))
                     .collect(),

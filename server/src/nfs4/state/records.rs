@@ -15,7 +15,7 @@ use odafs_common::wire::nfs4::Status;
 use odafs_fabric::clock::Nanos;
 
 use super::clients::Client;
-use super::{PROLONGED, Reclaiming, Record, State};
+use super::{Reclaiming, Record, State};
 use crate::vfs::locks::Side;
 
 /// The most clients that stable storage forgets at once because there is no room for others. Few of them have to go.
@@ -256,14 +256,14 @@ impl State {
     /// Whether clients may take no state but what they reclaim.
     pub fn in_grace(&self, now: Nanos) -> bool {
         // With stable storage the period is over when that has forgotten the others.
-        let lasts = now < self.grace.until || self.record_log.is_stable;
+        let lasts = now < self.grace.period.until() || self.record_log.is_stable;
         lasts && !self.grace.waiting.is_empty() || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
     /// As [`State::in_grace`], for reading without an open. That takes nothing from those who may reclaim, so it does not wait for
     /// stable storage.
     pub(super) fn in_grace_for_reading(&self, now: Nanos) -> bool {
-        match now < self.grace.until {
+        match now < self.grace.period.until() {
             true => self.in_grace(now),
             false => self.locks.is_reclaiming(Side::Nlm, now),
         }
@@ -273,7 +273,7 @@ impl State {
     pub(super) fn tell_of_grace(&self) {
         let until = match self.record_log.is_stable {
             true => Nanos(u64::MAX),
-            false => self.grace.until,
+            false => self.grace.period.until(),
         };
         self.locks.reclaims_until(Side::Nfs4, until);
     }
@@ -281,12 +281,7 @@ impl State {
     /// A client reclaims, and may have more to reclaim: the grace period does not end in the next moments. If it is over and only
     /// that of version 3 lasts, it does not begin again.
     pub(super) fn prolong_grace(&mut self, now: Nanos) {
-        if self.grace.waiting.is_empty() {
-            return;
-        }
-        let until = (now + PROLONGED).min(self.grace.latest);
-        if until > self.grace.until {
-            self.grace.until = until;
+        if !self.grace.waiting.is_empty() && self.grace.period.prolong(now) {
             self.tell_of_grace();
         }
     }
@@ -297,7 +292,10 @@ impl State {
     /// A client of sessions that has reclaimed a part and has not said that it is done loses the rest, and others may take it. So it
     /// must not reclaim that after another restart (RFC 8881, section 8.4.3): stable storage knows of it again when it is done.
     pub(super) fn end_grace(&mut self, now: Nanos) {
-        if now < self.grace.until || self.grace.waiting.is_empty() || !self.has_forgotten_others() {
+        if now < self.grace.period.until()
+            || self.grace.waiting.is_empty()
+            || !self.has_forgotten_others()
+        {
             return;
         }
         self.grace.delegated.clear();
