@@ -200,6 +200,8 @@ pub(super) struct BackChannel {
     again: Option<Callback>,
     /// The connections that are bound to it. The last was bound last.
     connections: Vec<u64>,
+    /// Whether the client has asked for it. Until then SEQUENCE says nothing of it.
+    wanted: bool,
     /// The client did not take a callback. SEQUENCE says so until the client binds a connection anew.
     fault: bool,
     /// The highest slot of the session that the client should use, if a callback is to tell it.
@@ -224,9 +226,16 @@ impl BackChannel {
             under_way: None,
             again: None,
             connections: Vec::new(),
+            wanted: false,
             fault: false,
             slots: None,
         })
+    }
+
+    /// The client asks for it, even if there may be no connection yet.
+    pub fn is_wanted(mut self) -> Self {
+        self.wanted = true;
+        self
     }
 
     /// Has the client told that it should use no slot above this one.
@@ -308,7 +317,7 @@ impl State {
         back.connections
             .retain(|known| *known != arrival.connection);
         back.connections.push(arrival.connection);
-        back.fault = false;
+        (back.wanted, back.fault) = (true, false);
         self.calling.insert(client);
         true
     }
@@ -381,7 +390,7 @@ impl State {
             return 0;
         };
         match &session.back {
-            Some(back) if !back.is_up() => {
+            Some(back) if back.wanted && !back.is_up() => {
                 let path_down = if self.hears(session.client) {
                     0
                 } else {

@@ -80,15 +80,13 @@ fn granted(asked: &ChannelAttributes, limits: &StateLimits) -> Result<ChannelAtt
     })
 }
 
-/// The back channel of a new session, if the client asks for one that the server can use. The connection may have ended
-/// meanwhile: then SEQUENCE says that the path is down, and the client binds another connection.
+/// The back channel of a new session, if it is one that the server can use.
 fn back_channel(
     arrival: Arrival,
     args: &CreateSessionArgs<'_>,
     granted: &ChannelAttributes,
 ) -> Option<BackChannel> {
-    let asks = args.flags & create_session_flag::BACK_CHANNEL != 0;
-    if !asks || !arrival.can_call_back || granted.max_request < CALLBACK_BYTES {
+    if granted.max_request < CALLBACK_BYTES {
         return None;
     }
     BackChannel::new(
@@ -163,13 +161,21 @@ impl State {
         let fore = self.with_slots_left(now, number, fore)?;
         let id = self.session_id(number);
         let back_channel = back_channel(arrival, args, &back);
+        // The flag is about this connection alone: another may be bound later (RFC 8881, sections 18.34.3 and 18.36.3). This one may
+        // have ended meanwhile: then SEQUENCE says that the path is down, and the client binds another.
+        let asked = args.flags & create_session_flag::BACK_CHANNEL != 0;
+        let bound = asked && arrival.can_call_back && back_channel.is_some();
+        let back_channel = match bound {
+            true => back_channel.map(BackChannel::is_wanted),
+            false => back_channel,
+        };
         let made = CreateSessionOk {
             session: id,
             sequence: args.sequence,
             // Not PERSIST: replies do not survive a restart of the server.
-            flags: match back_channel {
-                Some(_) => create_session_flag::BACK_CHANNEL,
-                None => 0,
+            flags: match bound {
+                true => create_session_flag::BACK_CHANNEL,
+                false => 0,
             },
             fore,
             back,
@@ -186,6 +192,9 @@ impl State {
             back: back_channel,
         };
         self.add_session(now, arrival, id, session);
+        if bound {
+            self.bind_back(arrival, &id);
+        }
         Ok(made)
     }
 
@@ -195,7 +204,6 @@ impl State {
         self.cached_bytes += session.cached_bytes();
         self.sessions.insert(id, session);
         self.bind(arrival.connection, &id);
-        self.bind_back(arrival, &id);
         let Some(client) = self.clients.get_mut(&number) else {
             return;
         };

@@ -79,7 +79,7 @@ fn the_grace_period_lasts_while_hosts_reclaim() {
         let at = |second| NOW + Nanos::from_secs(second);
         let (known, other) = (who("10.1.0.1"), who("10.1.0.2"));
         let mut hosts = hosts_after([known.key.clone()].into(), Nanos::from_secs(90));
-        let mut reclaims_as = |hosts: &mut Hosts, who: &Who, second| {
+        let reclaims_as = |hosts: &mut Hosts, who: &Who, second| {
             let range = span(second, second);
             let asked = Asked {
                 reclaim: true,

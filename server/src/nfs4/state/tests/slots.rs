@@ -226,9 +226,57 @@ fn sessions_are_destroyed_by_their_own_connections() {
     assert_eq!(destroy(state, 99), Err(Status::BadSession));
 }
 
+/// CREATE_SESSION says of its own connection whether that carries callbacks, and not of those that follow (RFC 8881, sections
+/// 18.34.3 and 18.36.3).
+#[test]
+fn a_back_channel_gets_its_first_connection_later_than_its_session() {
+    let state = &mut machine();
+    let exchanged = state.exchange_id(at(0), WHO, &exchange(b"one", 1, 0));
+    let exchanged = exchanged.unwrap();
+    let one = exchanged.client_id;
+    let create = CreateSessionArgs {
+        callback_security: List(vec![CallbackSecurity::None]),
+        ..create(one, exchanged.sequence)
+    };
+    let made = state.create_session(at(0), WHO, arrival(1), &create);
+    let made = made.unwrap();
+    assert_eq!(made.flags, 0);
+    state.reclaim_complete(one, false).unwrap();
+    // Nobody misses what was not asked for.
+    assert!(!state.hears(one as u32));
+    assert_eq!(state.back_status(&made.session), 0);
+    let recall = Callback::RecallAny { keep: 3 };
+    state.say(one as u32, recall.clone());
+    assert!(state.take_callbacks(at(1)).is_empty());
+    // The client chooses another program meanwhile.
+    let control = BackchannelCtlArgs {
+        callback_program: 77,
+        callback_security: List(vec![CallbackSecurity::None]),
+    };
+    assert_eq!(state.back_channel_ctl(&made.session, &control), Ok(()));
+    let args = BindConnectionArgs {
+        session: made.session,
+        channel: WantedChannel::BackOrBoth,
+        rdma: false,
+    };
+    let bound = state.bind_connection(at(2), arrival(2), &args).unwrap();
+    assert_eq!(bound.channel, GrantedChannel::Both);
+    let sent = state.take_callbacks(at(2));
+    let [sent] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((sent.sent.connection, sent.program), (2, 77));
+    assert_eq!(sent.callback, recall);
+    assert_eq!(state.back_status(&made.session), 0);
+    // From now on it is missed.
+    state.connection_closed(2);
+    assert_ne!(state.back_status(&made.session), 0);
+}
+
 #[test]
 fn a_connection_is_bound_to_what_the_reply_says() {
     let state = &mut machine();
+    // It offers no credential for callbacks.
     let (_, deaf) = client(state, at(1), b"deaf");
     let (_, hears) = delegations::hearing(state, b"hears", 1);
     let bind = |state: &mut State, session, arrival, channel| {
