@@ -233,7 +233,7 @@ impl BackChannel {
     }
 
     /// The client asks for it, even if there may be no connection yet.
-    pub fn is_wanted(mut self) -> Self {
+    pub fn asked_for(mut self) -> Self {
         self.wanted = true;
         self
     }

@@ -166,7 +166,7 @@ impl State {
         let asked = args.flags & create_session_flag::BACK_CHANNEL != 0;
         let bound = asked && arrival.can_call_back && back_channel.is_some();
         let back_channel = match bound {
-            true => back_channel.map(BackChannel::is_wanted),
+            true => back_channel.map(BackChannel::asked_for),
             false => back_channel,
         };
         let made = CreateSessionOk {
