@@ -200,6 +200,8 @@ pub(super) struct BackChannel {
     again: Option<Callback>,
     /// The connections that are bound to it. The last was bound last.
     connections: Vec<u64>,
+    /// Whether the client has named the session. A callback must not overtake the reply by which it learns of it.
+    known: bool,
     /// Whether the client has asked for it. Until then SEQUENCE says nothing of it.
     wanted: bool,
     /// The client did not take a callback. SEQUENCE says so until the client binds a connection anew.
@@ -226,6 +228,7 @@ impl BackChannel {
             under_way: None,
             again: None,
             connections: Vec::new(),
+            known: false,
             wanted: false,
             fault: false,
             slots: None,
@@ -320,6 +323,16 @@ impl State {
         (back.wanted, back.fault) = (true, false);
         self.calling.insert(client);
         true
+    }
+
+    /// The client has named this session. What had to wait for that can be sent.
+    pub(super) fn knows_session(&mut self, id: &SessionId) {
+        if let Some((client, back)) = back_of(&mut self.sessions, id)
+            && !back.known
+        {
+            back.known = true;
+            self.calling.insert(client);
+        }
     }
 
     /// BACKCHANNEL_CTL
@@ -444,8 +457,8 @@ impl State {
             };
             for session in sessions {
                 let back = back_of(&mut self.sessions, session).map(|(_, back)| back);
-                let Some(back) = back.filter(|back| back.is_up() && back.under_way.is_none())
-                else {
+                let is_free = |back: &&mut BackChannel| back.known && back.under_way.is_none();
+                let Some(back) = back.filter(|back| back.is_up() && is_free(back)) else {
                     continue;
                 };
                 let (delegations, copies) = (&self.delegations, &self.copies);

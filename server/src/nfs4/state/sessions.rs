@@ -272,6 +272,7 @@ impl State {
         if let Some(client) = self.clients.get_mut(&client) {
             client.renewed = now;
         }
+        self.knows_session(&args.session);
         let back = args.channel != WantedChannel::Fore && self.bind_back(arrival, &args.session);
         let channel = match args.channel {
             WantedChannel::Back if back => GrantedChannel::Back,
@@ -373,6 +374,7 @@ impl State {
         bytes: usize,
         operations: u32,
     ) -> Result<Sequenced, Status> {
+        self.knows_session(&args.session);
         let session = self
             .sessions
             .get_mut(&args.session)

@@ -21,6 +21,7 @@ fn hearing(state: &mut State, now: Nanos, name: &[u8]) -> (u64, SessionId) {
         ..arrival(id)
     };
     let made = state.create_session(now, WHO, arrival, &args).unwrap();
+    state.knows_session(&made.session);
     state.reclaim_complete(id, false).unwrap();
     (id, made.session)
 }

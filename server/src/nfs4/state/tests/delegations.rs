@@ -16,8 +16,11 @@ pub(super) fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, 
         ..create(id, exchanged.sequence)
     };
     let made = state.create_session(at(0), WHO, arrival(connection), &create);
+    let session = made.unwrap().session;
+    // As its SEQUENCE, before RECLAIM_COMPLETE.
+    state.knows_session(&session);
     state.reclaim_complete(id, false).unwrap();
-    (id, made.unwrap().session)
+    (id, session)
 }
 
 pub(super) fn file(ino: u64) -> ObjectId {

@@ -367,5 +367,9 @@ fn what_is_under_way_goes_with_its_session() {
         };
         let made = state.create_session(at(1), WHO, arrival(1), &create);
         session = made.unwrap().session;
+        // Nothing overtakes the reply by which the client learns of the session.
+        assert!(state.take_callbacks(at(1)).is_empty());
+        let first = super::sequence(session, 0, 1, false);
+        state.sequence(at(1), WHO, 1, &first, 100, 1).unwrap();
     }
 }

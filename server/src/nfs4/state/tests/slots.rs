@@ -328,6 +328,8 @@ fn slots_are_asked_for_when_there_is_little_left_for_replies() {
         args.fore.max_response_cached = 8192;
         made.extend(state.create_session(at(0), WHO, arrival(name.into()), &args));
     }
+    made.iter()
+        .for_each(|made| state.knows_session(&made.session));
     let first = made[0];
     assert_eq!(first.fore.max_requests, 32);
     let recalls = |state: &mut State| {
