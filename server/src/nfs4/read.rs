@@ -8,7 +8,7 @@ use super::DATA_BYTES_MAX;
 use super::compound::{Compound, Done};
 use crate::vfs::Extent;
 use crate::vfs::advice::Pattern;
-use crate::vfs::extents::{Part, part};
+use crate::vfs::extents::{Part, may_have_holes, part};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed, ReadRange, read_as, read_pinned_as};
 use odafs_fabric::sync::Arc;
@@ -83,7 +83,8 @@ fn read_placed(
     Ok(Status::Ok)
 }
 
-/// Holes are those that the store knows, on threads that may ask it. Elsewhere all is data: only resident pages are read there.
+/// Holes are those that the store knows. A file that may have some is left to a thread that may ask the store. Without holes
+/// all is data, and a thread that polls reads what is resident.
 pub(super) fn read_plus(
     c: &mut Compound<'_>,
     arguments: &ReadArgs,
@@ -91,6 +92,9 @@ pub(super) fn read_plus(
 ) -> Done<Status> {
     let (file, pattern) = c.file_to_read(arguments.state)?;
     let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    if range.count > 0 && may_have_holes(&file) {
+        c.may_block()?;
+    }
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
     let eof = segments(c, (&file, pattern), range, &mut reply)?;
     check_room(c, arguments, range, eof)?;
@@ -106,14 +110,11 @@ fn segments(
     reply: &mut ReadPlusReply<'_, '_>,
 ) -> Result<bool, ReadFailed> {
     let (mut at, end) = (range.offset, range.offset + u64::from(range.count));
+    let mut next = None;
     for _ in 0..SEGMENTS_MAX {
-        let part = match c.effort {
-            Effort::MayBlock if at < end => part(c.export, &c.who, file, at, end)?,
-            _ => Part {
-                what: Extent::Data,
-                length: end - at,
-                eof: false,
-            },
+        let part = match next.take() {
+            Some(part) => part,
+            None => part_at(c, file, at, end)?,
         };
         let eof = match part.what {
             Extent::Hole => {
@@ -122,7 +123,15 @@ fn segments(
                 part.eof
             }
             Extent::Data => {
-                let count = part.length as u32;
+                let mut length = part.length;
+                // The store and the page cache may tell data in several parts. They are one segment.
+                while at + length < end && next.is_none() {
+                    match part_at(c, file, at + length, end)? {
+                        more if more.what == Extent::Data => length += more.length,
+                        hole => next = Some(hole),
+                    }
+                }
+                let count = length as u32;
                 let wanted = ReadRange { offset: at, count };
                 let mut eof = false;
                 let read = reply.data(at, count, |data| {
@@ -139,4 +148,16 @@ fn segments(
         }
     }
     Ok(false)
+}
+
+/// What is at the beginning of these bytes.
+fn part_at(c: &Compound<'_>, file: &Arc<File>, at: u64, end: u64) -> Result<Part, ReadFailed> {
+    match c.effort {
+        Effort::MayBlock if at < end => part(c.export, &c.who, file, at, end),
+        _ => Ok(Part {
+            what: Extent::Data,
+            length: end - at,
+            eof: false,
+        }),
+    }
 }

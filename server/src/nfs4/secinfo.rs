@@ -1,13 +1,13 @@
-//! SECINFO and SECINFO_NO_NAME (RFC 7530, section 16.31; RFC 8881, sections 18.29 and 18.45). The answer is always AUTH_SYS.
+//! SECINFO and SECINFO_NO_NAME (RFC 7530, section 16.31; RFC 8881, sections 18.29 and 18.45). The answer is always
+//! AUTH_SYS and, behind it, AUTH_NONE: every rule of access takes callers that claim nothing, as nobody.
 
 use odafs_common::wire::nfs4::{List, MAX_FLAVORS, Name, SecInfo, SecInfoStyle};
+use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
 
 use super::compound::{Compound, Done};
 use super::lookup;
 
 type Flavors<'a> = List<SecInfo<'a>, MAX_FLAVORS>;
-
-const AUTH_SYS: u32 = 1;
 
 /// SECINFO
 pub(super) fn secinfo<'a>(c: &mut Compound<'_>, name: Name<'_>) -> Done<Flavors<'a>> {
@@ -31,5 +31,5 @@ fn flavors<'a>(c: &mut Compound<'_>) -> Flavors<'a> {
     if c.minor > 0 {
         c.drop_current();
     }
-    List(vec![SecInfo::Flavor(AUTH_SYS)])
+    List([FLAVOR_SYS, FLAVOR_NONE].map(SecInfo::Flavor).into())
 }

@@ -49,10 +49,15 @@ fn apply_all(c: &Compound<'_>, arguments: &SetAttributesArgs<'_>, set: &mut Bitm
     Ok(())
 }
 
-/// Sets attributes, if there are any.
+/// Sets attributes, if there are any. What the store cannot set, as the mode of a symbolic link, is ATTRNOTSUPP: NOTSUPP is
+/// no status of SETATTR (RFC 8881, section 15.2), and OK would claim what was not done.
 pub(super) fn apply(c: &Compound<'_>, object: ObjectId, new: &SetAttributes) -> Done<()> {
     if *new != SetAttributes::default() {
-        attributes::set(c.export, &c.who, object, new, None)?;
+        let set = attributes::set(c.export, &c.who, object, new, None);
+        set.map_err(|refused| match Stop::from(refused) {
+            Stop::Status(Status::NotSupp) => Stop::Status(Status::AttrNotSupp),
+            stop => stop,
+        })?;
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! Data and holes of files. The store is asked while the gate of the file is shared, so that readers never see half of a
 //! change of a whole range.
 
+use core::ops::Range;
+
+use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::{Arc, RwLockReadGuard};
 
 use crate::store::{Credential, Extent, Status};
@@ -62,15 +65,12 @@ pub fn part(
     let size = file.attributes().size;
     let (mut what, mut border) = look(export, file, offset, end, size);
     if what == Extent::Hole
-        && let Some(page) = first_resident(export, file, offset, border)
+        && let Some(pages) = first_with_data(export, file, offset, border)
     {
-        let start = export.page().start(page);
+        let start = export.page().start(pages.start);
         (what, border) = match start > offset {
             true => (Extent::Hole, start),
-            false => (
-                Extent::Data,
-                (start + export.page().bytes() as u64).min(end),
-            ),
+            false => (Extent::Data, export.page().start(pages.end).min(border)),
         };
     }
     Ok(Part {
@@ -108,19 +108,49 @@ fn look(export: &Exports, file: &File, offset: u64, end: u64, size: u64) -> (Ext
     }
 }
 
-/// The first page of these bytes that is in memory. A write of it that is under way, and may have made the hole, is over then.
-fn first_resident(export: &Exports, file: &Arc<File>, offset: u64, end: u64) -> Option<u64> {
+/// The first pages of these bytes that are in memory and do not look like a hole, without a gap. Those that begin behind the
+/// first byte are cut after one page. A write of a page that is under way, and may have made the hole, is over when the page is
+/// looked at.
+fn first_with_data(
+    export: &Exports,
+    file: &Arc<File>,
+    offset: u64,
+    end: u64,
+) -> Option<Range<u64>> {
     let pages = export.page().span(offset, end - offset)?;
     let (first, last) = pages.into_inner();
+    let mut behind = first;
     let leaves = file.leaves_from(first).into_iter();
     for leaf in leaves.take_while(|leaf| leaf.first() <= last) {
         for page in first.max(leaf.first())..=last.min(leaf.last()) {
-            if leaf.lock(Leaf::slot(page)).frame().is_some() {
-                return Some(page);
+            let lock = leaf.lock(Leaf::slot(page));
+            let has_data = lock.frame().is_some_and(|frame| !is_zero(export, frame));
+            match (has_data, page == behind) {
+                (true, true) => behind += 1,
+                (true, false) if behind == first => return Some(page..page + 1),
+                (false, _) if behind == first => {}
+                _ => return Some(first..behind),
             }
         }
     }
-    None
+    (behind > first).then_some(first..behind)
+}
+
+/// Whether all bytes of a frame are zeros, as in a page of a hole that somebody has read.
+fn is_zero(export: &Exports, frame: FrameNumber) -> bool {
+    const STEP: usize = 512;
+    let arena = export.cache().arena();
+    let mut part = [0; STEP];
+    (0..export.page().bytes()).step_by(STEP).all(|at| {
+        arena.copy_out(frame, at as u32, &mut part);
+        part == [0; STEP]
+    })
+}
+
+/// Whether a file may have holes: it takes less of the store than its size says. Asks nobody.
+pub fn may_have_holes(file: &File) -> bool {
+    let known = file.attributes();
+    known.used < known.size
 }
 
 /// Shares the gate with those who may read the file.

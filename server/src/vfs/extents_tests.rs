@@ -84,15 +84,29 @@ fn what_is_in_memory_is_read_from_there() {
         parts(&world, &file, 0, 4 * PAGE),
         [(Extent::Hole, 4 * PAGE, true)]
     );
-    // Zeros that somebody wrote: in the store they look like a hole.
-    world.write(&file, PAGE, &[0; P]);
+    // Zeros that somebody has read are a hole still.
+    world.read(&file, 0, 3 * P as u32);
+    assert_eq!(
+        parts(&world, &file, 0, 4 * PAGE),
+        [(Extent::Hole, 4 * PAGE, true)]
+    );
+    // Pages that are newer than what the store tells.
+    world.write(&file, PAGE, &[1; 2 * P]);
+    let object = file.object();
+    let zeros = world.store.write_at(&owner(), object, PAGE, &[0; 2 * P]);
+    assert_eq!(zeros.expect("written"), 2 * P);
     assert_eq!(
         parts(&world, &file, 0, 4 * PAGE),
         [
             (Extent::Hole, PAGE, false),
-            (Extent::Data, 2 * PAGE, false),
+            (Extent::Data, 3 * PAGE, false),
             (Extent::Hole, 4 * PAGE, true)
         ]
+    );
+    // From and to the middle of pages.
+    assert_eq!(
+        parts(&world, &file, PAGE + 5, 3 * PAGE - 5),
+        [(Extent::Data, 3 * PAGE - 5, false)]
     );
 }
 

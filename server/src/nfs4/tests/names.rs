@@ -1,6 +1,10 @@
 //! Names, directories and the pseudo file system.
 
+use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
+use odafs_common::wire::xdr::{Decode as _, Encode as _};
+
 use super::*;
+use crate::rpc::access::{Rule, Squash};
 
 fn readdir(cookie: u64, max: u32, asked: Bitmap) -> Operation<'static> {
     Operation::ReadDir(ReadDirArgs {
@@ -218,4 +222,88 @@ fn a_listing_that_fills_the_longest_reply_is_cut_to_it() {
         assert_eq!(reply.status(), Status::Ok, "{reply_bytes_max}");
         assert!(reply.0.len() > 2800 && reply.0.len() <= reply_bytes_max as usize);
     }
+}
+
+#[test]
+fn the_security_flavours_are_those_that_calls_may_have() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let rule = Rule::new(vec!["10.0.0.0/8".parse().unwrap()], Squash::None);
+    let access = Access::of(rule, owner());
+    let mut client = Client::new(&room, b"client", 1);
+    client.caller.peer = Peer::Address("10.0.0.1:700".parse().unwrap());
+    let of_name = [
+        Operation::PutRootFileHandle,
+        Operation::SecInfo(Name(b"file")),
+    ];
+    let of_root = [
+        Operation::PutRootFileHandle,
+        Operation::SecInfoNoName(SecInfoStyle::CurrentFile),
+    ];
+    for operations in [of_name, of_root] {
+        let reply = client.does(&operations);
+        let flavors = match reply.last() {
+            OperationResult::SecInfo(Ok(flavors)) => flavors.0,
+            OperationResult::SecInfoNoName(Ok(flavors)) => flavors.0,
+            other => panic!("{other:?}"),
+        };
+        // The best comes first.
+        let both = [FLAVOR_SYS, FLAVOR_NONE].map(SecInfo::Flavor);
+        assert_eq!(flavors, both);
+    }
+    // Those are taken, and no other.
+    let other = Auth::Other {
+        flavor: 6,
+        body: b"",
+    };
+    assert!(
+        access
+            .credential(&client.caller, &claimed(&owner()))
+            .is_ok()
+    );
+    assert!(access.credential(&client.caller, &Auth::None).is_ok());
+    assert!(access.credential(&client.caller, &other).is_err());
+}
+
+#[test]
+fn the_mode_of_a_symbolic_link_is_not_supported() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let link = Operation::Create(CreateArgs {
+        kind: CreateType::Symlink(Payload(b"file")),
+        name: Name(b"link"),
+        attributes: RawAttributes::default(),
+    });
+    let asked = Bitmap::of(&[Attribute::Mode, Attribute::Owner, Attribute::TimeModify]);
+    let reply = client.does(&[Operation::PutRootFileHandle, link, get(asked)]);
+    let before = last!(reply, GetAttributes);
+    let set = |new: SetAttributes<'_>| {
+        let bytes = new.to_bytes();
+        let set = Operation::SetAttributes(SetAttributesArgs {
+            state: StateId::ANONYMOUS,
+            attributes: RawAttributes::from_bytes(&bytes).expect("attributes"),
+        });
+        let lookup = Operation::Lookup(Name(b"link"));
+        let reply = client.does(&[Operation::PutRootFileHandle, lookup.clone(), set]);
+        let (status, set) = match reply.last() {
+            OperationResult::SetAttributes(result) => (result.status, result.set),
+            other => panic!("{other:?}"),
+        };
+        let now = client.does(&[Operation::PutRootFileHandle, lookup, get(asked)]);
+        let now = last!(now, GetAttributes);
+        (status, set.is_empty(), now == before)
+    };
+    let time = SetAttributes {
+        time_modify: Some(SetTime::To(Time {
+            seconds: 5,
+            nanoseconds: 0,
+        })),
+        ..SetAttributes::default()
+    };
+    let both = SetAttributes {
+        mode: Some(0o600),
+        ..time.clone()
+    };
+    assert_eq!(set(both), (Status::AttrNotSupp, true, true));
+    assert_eq!(set(time), (Status::Ok, false, false));
 }

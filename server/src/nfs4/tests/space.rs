@@ -1,6 +1,8 @@
 //! What minor version 2 does to bytes of files (RFC 7862, section 15).
 
 use super::*;
+use crate::store::Store as _;
+use crate::vfs::testing::LocalTree;
 
 const P: usize = 4096;
 
@@ -171,6 +173,92 @@ fn read_plus_tells_holes_as_such() {
     let reply = client.asks(&handle, all, Effort::ResidentOnly);
     let ok = last!(reply, ReadPlus);
     assert_eq!((put_together(&ok, 0), ok.eof), ((data, [1, 0]), true));
+}
+
+#[test]
+fn a_hole_that_was_read_is_one_segment() {
+    const PAGES: usize = 40;
+    let room = Room::new();
+    let mut data = vec![0; PAGES * P];
+    data[30 * P] = 1;
+    room.file(b"file", &data);
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let ask = || {
+        let reply = client.on(&handle, read_plus(state, 0, 1 << 20));
+        let ok = last!(reply, ReadPlus);
+        let (bytes, kinds) = put_together(&ok, 0);
+        assert!(bytes == data && ok.eof, "{} bytes", bytes.len());
+        kinds
+    };
+    assert_eq!(ask(), [1, 2]);
+    assert_eq!(ask(), [1, 2]);
+    // Pages of the hole come into memory, alone and next to data.
+    for (from, pages) in [(0, 8), (29, 3), (0, PAGES)] {
+        let some = read(state, (from * P) as u64, (pages * P) as u32);
+        assert_eq!(client.on(&handle, some).status(), Status::Ok);
+        assert_eq!(ask(), [1, 2]);
+    }
+    // Parts of data are one segment.
+    let ones = vec![1; 20 * P];
+    room.world.file("other", &ones);
+    let (state, other) = client.opened(b"me", b"other", (share_access::READ, 0), None);
+    assert_eq!(client.content(&other), ones);
+    let object = room
+        .world
+        .store
+        .lookup(&owner(), room.world.store.root(), b"other");
+    let zeros = vec![0; 10 * P];
+    let written =
+        room.world
+            .store
+            .write_at(&owner(), object.expect("found").0, 5 * P as u64, &zeros);
+    assert_eq!(written.expect("written"), zeros.len());
+    let reply = client.on(&other, read_plus(state, 0, 1 << 20));
+    let ok = last!(reply, ReadPlus);
+    assert_eq!(put_together(&ok, 0), (ones, [1, 0]));
+}
+
+#[test]
+fn a_file_that_may_have_holes_is_not_read_plus_on_the_thread_that_polls() {
+    let tree = LocalTree::new();
+    let room = Room::over(tree.world, Records::none(), LEASE);
+    let mut client = Client::new(&room, b"client", 1);
+    client.keeps = false;
+    let share = (share_access::BOTH, 0);
+    let (state, handle) = client.opened(b"me", b"file", share, Some(unchecked()));
+    let data = [vec![0; 24 * P], vec![1; P]].concat();
+    let last_page = write(state, 24 * P as u64, Stable::Unstable, &data[24 * P..]);
+    assert_eq!(client.on(&handle, last_page).status(), Status::Ok);
+    let told = |reply: Reply, offset: usize| {
+        let ok = last!(reply, ReadPlus);
+        let (bytes, kinds) = put_together(&ok, offset as u64);
+        assert!(bytes == data[offset..offset + bytes.len()]);
+        (bytes.len(), kinds, ok.eof)
+    };
+    let ask = |offset: usize, pages: usize| {
+        let operation = read_plus(state, offset as u64, (pages * P) as u32);
+        client.sequence.set(client.sequence.get() + 1);
+        let bytes = client.again(&[put(&handle), operation]);
+        let suspended = room.suspended(&client, &bytes);
+        let (answer, reply) = room.resume((&client.caller, &client.who), suspended, &bytes);
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        told(reply, offset)
+    };
+    for _ in 0..2 {
+        assert_eq!(ask(0, 1), (P, [0, 1], false));
+        assert_eq!(ask(4 * P, 16), (16 * P, [0, 1], false));
+        assert_eq!(ask(0, 25), (25 * P, [1, 1], true));
+    }
+    assert_eq!(client.content(&handle), data);
+    assert_eq!(ask(0, 25), (25 * P, [1, 1], true));
+    // Without holes it is read where it is resident.
+    let first = write(state, 0, Stable::Unstable, &data[..24 * P]);
+    assert_eq!(client.on(&handle, first).status(), Status::Ok);
+    assert_eq!(client.content(&handle), data);
+    let all = read_plus(state, 0, 16 * P as u32);
+    let reply = client.asks(&handle, all, Effort::ResidentOnly);
+    assert_eq!(told(reply, 0), (16 * P, [1, 0], false));
 }
 
 #[test]
