@@ -1,5 +1,5 @@
-"""The fsspec file system `odafs`, `odafs+shm` and `odafs+verbs`: what pandas, pyarrow, polars, DuckDB, Zarr and Dask open by
-URL."""
+"""The fsspec file system `odafs`, `odafs+shm` and `odafs+verbs`: what pandas, Zarr and Dask open by URL, and
+pyarrow, polars and DuckDB read through."""
 
 from __future__ import annotations
 
