@@ -200,8 +200,9 @@ pub(super) struct BackChannel {
     again: Option<Callback>,
     /// The connections that are bound to it. The last was bound last.
     connections: Vec<u64>,
-    /// Whether the client has named the session. A callback must not overtake the reply by which it learns of it.
-    known: bool,
+    /// From when on callbacks may go. None must overtake the reply by which the client learns of the session, so they wait until it
+    /// names it, or for a second.
+    from: Nanos,
     /// Whether the client has asked for it. Until then SEQUENCE says nothing of it.
     wanted: bool,
     /// The client did not take a callback. SEQUENCE says so until the client binds a connection anew.
@@ -209,6 +210,9 @@ pub(super) struct BackChannel {
     /// The highest slot of the session that the client should use, if a callback is to tell it.
     slots: Option<u32>,
 }
+
+/// How long callbacks wait for a client to name a session.
+const UNHEARD: Nanos = Nanos::from_secs(1);
 
 #[derive(Debug)]
 struct UnderWay {
@@ -219,7 +223,12 @@ struct UnderWay {
 
 impl BackChannel {
     /// Without a connection. `None`: the client offers no credential that the server can use.
-    pub fn new(program: u32, minor: u32, securities: &CallbackSecurities<'_>) -> Option<Self> {
+    pub fn new(
+        now: Nanos,
+        program: u32,
+        minor: u32,
+        securities: &CallbackSecurities<'_>,
+    ) -> Option<Self> {
         Some(Self {
             program,
             minor,
@@ -228,7 +237,7 @@ impl BackChannel {
             under_way: None,
             again: None,
             connections: Vec::new(),
-            known: false,
+            from: now + UNHEARD,
             wanted: false,
             fault: false,
             slots: None,
@@ -328,9 +337,9 @@ impl State {
     /// The client has named this session. What had to wait for that can be sent.
     pub(super) fn knows_session(&mut self, id: &SessionId) {
         if let Some((client, back)) = back_of(&mut self.sessions, id)
-            && !back.known
+            && back.from > Nanos(0)
         {
-            back.known = true;
+            back.from = Nanos(0);
             self.calling.insert(client);
         }
     }
@@ -457,7 +466,8 @@ impl State {
             };
             for session in sessions {
                 let back = back_of(&mut self.sessions, session).map(|(_, back)| back);
-                let is_free = |back: &&mut BackChannel| back.known && back.under_way.is_none();
+                let is_free =
+                    |back: &&mut BackChannel| back.from <= now && back.under_way.is_none();
                 let Some(back) = back.filter(|back| back.is_up() && is_free(back)) else {
                     continue;
                 };
@@ -563,6 +573,15 @@ impl State {
     /// time is sent nothing more before it binds a connection anew. SEQUENCE tells it so, early enough to return what is recalled.
     /// If it has bound one meanwhile, the callback goes over that.
     pub(super) fn tick_callbacks(&mut self, now: Nanos) {
+        for session in self.sessions.values_mut() {
+            if let Some(back) = &mut session.back
+                && back.from > Nanos(0)
+                && back.from <= now
+            {
+                back.from = Nanos(0);
+                self.calling.insert(session.client);
+            }
+        }
         self.calling.extend(std::mem::take(&mut self.later));
         let limit = Nanos(self.limits.lease.0 / 4).max(ANSWER_MIN);
         let mut silent = Vec::new();

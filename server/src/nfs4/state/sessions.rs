@@ -82,6 +82,7 @@ fn granted(asked: &ChannelAttributes, limits: &StateLimits) -> Result<ChannelAtt
 
 /// The back channel of a new session, if it is one that the server can use.
 fn back_channel(
+    now: Nanos,
     arrival: Arrival,
     args: &CreateSessionArgs<'_>,
     granted: &ChannelAttributes,
@@ -90,6 +91,7 @@ fn back_channel(
         return None;
     }
     BackChannel::new(
+        now,
         args.callback_program,
         arrival.minor,
         &args.callback_security,
@@ -160,7 +162,7 @@ impl State {
         }
         let fore = self.with_slots_left(now, number, fore)?;
         let id = self.session_id(number);
-        let back_channel = back_channel(arrival, args, &back);
+        let back_channel = back_channel(now, arrival, args, &back);
         // The flag is about this connection alone: another may be bound later (RFC 8881, sections 18.34.3 and 18.36.3). This one may
         // have ended meanwhile: then SEQUENCE says that the path is down, and the client binds another.
         let asked = args.flags & create_session_flag::BACK_CHANNEL != 0;
