@@ -190,6 +190,16 @@ impl World {
         created.expect("created").object
     }
 
+    /// The store's file of this name in the root gets other content, which the server does not learn.
+    pub(crate) fn write_behind(&self, name: &str, offset: u64, data: &[u8]) {
+        let found = self
+            .store
+            .lookup(&owner(), self.store.root(), name.as_bytes());
+        let (object, _) = found.expect("found");
+        let written = self.store.write_at(&owner(), object, offset, data);
+        assert_eq!(written.expect("written"), data.len());
+    }
+
     /// A file of the owner's that all may read, with this content.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> Arc<File> {
         let object = self.made(name);

@@ -1,7 +1,6 @@
 //! What minor version 2 does to bytes of files (RFC 7862, section 15).
 
 use super::*;
-use crate::store::Store as _;
 use crate::vfs::testing::LocalTree;
 
 const P: usize = 4096;
@@ -204,16 +203,8 @@ fn a_hole_that_was_read_is_one_segment() {
     room.world.file("other", &ones);
     let (state, other) = client.opened(b"me", b"other", (share_access::READ, 0), None);
     assert_eq!(client.content(&other), ones);
-    let object = room
-        .world
-        .store
-        .lookup(&owner(), room.world.store.root(), b"other");
-    let zeros = vec![0; 10 * P];
-    let written =
-        room.world
-            .store
-            .write_at(&owner(), object.expect("found").0, 5 * P as u64, &zeros);
-    assert_eq!(written.expect("written"), zeros.len());
+    room.world
+        .write_behind("other", 5 * P as u64, &vec![0; 10 * P]);
     let reply = client.on(&other, read_plus(state, 0, 1 << 20));
     let ok = last!(reply, ReadPlus);
     assert_eq!(put_together(&ok, 0), (ones, [1, 0]));
