@@ -179,5 +179,7 @@ mod tests {
         let url = format!("odafs+shm://{}?/", socket.display());
         let nobody = crate::Client::connect(&url).expect_err("nobody listens");
         assert_eq!(nobody.errno(), Errno::CONNREFUSED.raw_os_error());
+        let kind = io::Error::from(nobody).kind();
+        assert_eq!(kind, io::ErrorKind::ConnectionRefused);
     }
 }

@@ -475,7 +475,11 @@ impl From<ConnectError> for io::Error {
     fn from(e: ConnectError) -> Self {
         let kind = match &e {
             ConnectError::Url(_) => io::ErrorKind::InvalidInput,
-            ConnectError::Unreachable { source, .. } => source.kind(),
+            // As the errno: an absent server is no missing file.
+            ConnectError::Unreachable { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => io::ErrorKind::ConnectionRefused,
+                kind => kind,
+            },
             ConnectError::NoFabric { .. } => io::ErrorKind::Unsupported,
             ConnectError::NoExport { .. } => io::ErrorKind::NotFound,
             ConnectError::NotGranted { .. } => io::ErrorKind::PermissionDenied,

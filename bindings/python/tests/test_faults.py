@@ -189,3 +189,8 @@ def test_without_a_server_nothing_is_taken_for_missing(tmp_path):
     for ask in (fs.exists, fs.isdir, fs.cat, fs.find, lambda path: fs.glob(f"{path}/*")):
         with pytest.raises(ConnectionRefusedError):
             ask("/data")
+
+
+def test_a_name_that_no_file_can_have_is_of_none(fs):
+    path = "/" + "x" * 300
+    assert not fs.exists(path) and not fs.isdir(path) and fs.find(path) == []

@@ -133,7 +133,7 @@ impl MountProgram {
     }
 
     /// Resolves a path, which begins with the export's name, to a directory. It follows symbolic links that stay in the
-    /// export, or lead back into it by where the host has its directory. `who` is the credential in the export with this tag: by
+    /// export, or that lead back into it by the path of its directory on the host. `who` is the credential in the export with this tag: by
     /// way of `..` no other export is entered.
     fn walk(&self, who: &Credential, tag: u16, path: &[u8]) -> Result<ObjectId, Status> {
         let below =

@@ -1,6 +1,7 @@
 //! Symbolic links that lead out of an export and back into it: an absolute target that names the export's own directory, or
 //! `..` above the export's root. The names are compared with where the host has that directory. Nothing outside of the export
-//! is looked at, so a status tells nothing of the host's files.
+//! is looked at, so a status tells nothing of other files of the host. A client that can make links may find out the path of the
+//! export's own directory by guessing.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;

@@ -110,12 +110,8 @@ fn segments(
     reply: &mut ReadPlusReply<'_, '_>,
 ) -> Result<bool, ReadFailed> {
     let (mut at, end) = (range.offset, range.offset + u64::from(range.count));
-    let mut next = None;
     for _ in 0..SEGMENTS_MAX {
-        let part = match next.take() {
-            Some(part) => part,
-            None => part_at(c, file, at, end)?,
-        };
+        let part = part_at(c, file, at, end)?;
         let eof = match part.what {
             Extent::Hole => {
                 reply.hole(at, part.length);
@@ -124,12 +120,14 @@ fn segments(
             }
             Extent::Data => {
                 let mut length = part.length;
-                // The store and the page cache may tell data in several parts. They are one segment.
-                while at + length < end && next.is_none() {
-                    match part_at(c, file, at + length, end)? {
-                        more if more.what == Extent::Data => length += more.length,
-                        hole => next = Some(hole),
+                // The store and the page cache may tell data in several parts. They are one segment. A hole behind them is asked
+                // for again once they were read: else the reply could show a later write and not an earlier one.
+                while at + length < end {
+                    let more = part_at(c, file, at + length, end)?;
+                    if more.what == Extent::Hole {
+                        break;
                     }
+                    length += more.length;
                 }
                 let count = length as u32;
                 let wanted = ReadRange { offset: at, count };

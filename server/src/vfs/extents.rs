@@ -147,7 +147,8 @@ fn is_zero(export: &Exports, frame: FrameNumber) -> bool {
     })
 }
 
-/// Whether a file may have holes: it takes less of the store than its size says. Asks nobody.
+/// Whether a file takes less of the store than its size says: it has holes, or is compressed. Others may have holes too, if they
+/// have space behind their end. Asks nobody.
 pub fn may_have_holes(file: &File) -> bool {
     let known = file.attributes();
     known.used < known.size

@@ -38,8 +38,12 @@ def _split(url):
     return f"{scheme}://{host}", slash + path
 
 
+# What an error has if there is no such file: it is gone, or no file can have the name.
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP}
+
+
 def _raise_outage(error):
-    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+    if error.errno not in _ABSENT and not isinstance(error, PermissionError):
         raise error
 
 
@@ -146,12 +150,13 @@ class OdafsFileSystem(AbstractFileSystem):
             if known.kind == "directory":
                 known = self.client.stat(path, follow_symlinks=False)
             return known
-        except OSError:
+        except OSError as failed:
+            _raise_outage(failed)
             return None
 
     def walk(self, path, maxdepth=None, topdown=True, on_error="omit", **kwargs):
-        """As fsspec has it, and `find` and `glob` stand on it. By default it leaves out what is gone or must not be read, but
-        not what a server that does not answer keeps."""
+        """As fsspec has it, and `find` and `glob` stand on it. By default it leaves out what is gone or must not be read. If
+        the server does not answer, it raises."""
         if on_error == "omit":
             on_error = _raise_outage
         return super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
@@ -160,11 +165,8 @@ class OdafsFileSystem(AbstractFileSystem):
         """What there is, or None if there is nothing. That a server does not answer says nothing about it."""
         try:
             return self.info(path)["type"]
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as failed:
-            # A name that no file can have.
-            if failed.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP):
+            if failed.errno in _ABSENT:
                 return None
             raise
 

@@ -200,8 +200,8 @@ pub(super) struct BackChannel {
     again: Option<Callback>,
     /// The connections that are bound to it. The last was bound last.
     connections: Vec<u64>,
-    /// From when on callbacks may go. None must overtake the reply by which the client learns of the session, so they wait until it
-    /// names it, or for a second.
+    /// From when on callbacks may go. None should overtake the reply by which the client learns of the session, so they wait until
+    /// it names it, or for a second or two.
     from: Nanos,
     /// Whether the client has asked for it. Until then SEQUENCE says nothing of it.
     wanted: bool,
@@ -248,6 +248,11 @@ impl BackChannel {
     pub fn asked_for(mut self) -> Self {
         self.wanted = true;
         self
+    }
+
+    /// The client has named the session. Returns whether callbacks had to wait for that.
+    pub fn named(&mut self) -> bool {
+        std::mem::replace(&mut self.from, Nanos(0)) > Nanos(0)
     }
 
     /// Has the client told that it should use no slot above this one.
@@ -337,9 +342,8 @@ impl State {
     /// The client has named this session. What had to wait for that can be sent.
     pub(super) fn knows_session(&mut self, id: &SessionId) {
         if let Some((client, back)) = back_of(&mut self.sessions, id)
-            && back.from > Nanos(0)
+            && back.named()
         {
-            back.from = Nanos(0);
             self.calling.insert(client);
         }
     }
@@ -575,10 +579,9 @@ impl State {
     pub(super) fn tick_callbacks(&mut self, now: Nanos) {
         for session in self.sessions.values_mut() {
             if let Some(back) = &mut session.back
-                && back.from > Nanos(0)
                 && back.from <= now
+                && back.named()
             {
-                back.from = Nanos(0);
                 self.calling.insert(session.client);
             }
         }

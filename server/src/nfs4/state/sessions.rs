@@ -376,11 +376,13 @@ impl State {
         bytes: usize,
         operations: u32,
     ) -> Result<Sequenced, Status> {
-        self.knows_session(&args.session);
         let session = self
             .sessions
             .get_mut(&args.session)
             .ok_or(Status::BadSession)?;
+        if session.back.as_mut().is_some_and(BackChannel::named) {
+            self.calling.insert(session.client);
+        }
         let (fore, target) = (session.fore, session.target);
         let number = session.client;
         let count = session.slots.len() as u32;
