@@ -1,6 +1,6 @@
 """A seeded walk over one file: writes, reads, truncations and mappings on the mount, each compared with a copy in memory.
 
-random.py FILE SEED STEPS
+random_walk.py FILE SEED STEPS
 """
 import mmap
 import os
